@@ -25,8 +25,8 @@ from spark_tasks.plugins.api import Connector, ConnectorContext, Options, SinkCo
 from spark_tasks.task import SourceOffset, SourcePartition, TaskContext, TaskRunner
 
 if TYPE_CHECKING:
+    from spark_tasks.kafka.end_watchers import EndWatchers
     from spark_tasks.kafka.group_io import GroupIo
-    from spark_tasks.kafka.watcher import EndWatchers
     from spark_tasks.plugins.chain_cut import Cut
     from spark_tasks.sinks.settings import SinkSettings
     from spark_tasks.sources.delivery import Delivery

@@ -7,21 +7,14 @@ rebalances a member costs only a heartbeat every few seconds: the coordinator wa
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
 from typing import Any, Final
 
 import kafka.errors as protocol
 from kafka.consumer.subscription_state import ConsumerRebalanceListener, SubscriptionState
-from kafka.coordinator.assignors.abstract import RebalanceProtocol
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
 from kafka.structs import OffsetAndMetadata
@@ -32,6 +25,7 @@ from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, join_refusal, translated
 from spark_tasks.kafka.group_client import MemberClient, TopicPattern, subscribe_to_pattern
 from spark_tasks.kafka.group_io import GroupIo
+from spark_tasks.kafka.group_settings import ConsumerSettings
 from spark_tasks.process.suspension import process_pulse
 
 _logger = logging.getLogger(__name__)
@@ -48,19 +42,6 @@ _UNKNOWN_S: Final = 1.0
 _COMMIT_BACKOFF_MS: Final = 10  # after a retriable error, such as a coordinator that has just moved
 
 
-class _EagerStickyAssignor(CooperativeStickyAssignor):  # type: ignore[misc]
-    """The cooperative assignor of a member that moves from another one to it (KIP-429) or back."""
-
-    def supported_protocols(self) -> list[RebalanceProtocol]:
-        return [RebalanceProtocol.EAGER]
-
-
-_ASSIGNORS: Final[Mapping[str, Any]] = {
-    "RangeAssignor": RangePartitionAssignor,
-    "RoundRobinAssignor": RoundRobinPartitionAssignor,
-    "StickyAssignor": StickyPartitionAssignor,
-    "CooperativeStickyAssignor": CooperativeStickyAssignor,
-}
 _LOST_MEMBERSHIP = (
     protocol.CommitFailedError, protocol.RebalanceInProgressError, protocol.UnknownMemberIdError,
     protocol.IllegalGenerationError,
@@ -69,41 +50,6 @@ _LOST_MEMBERSHIP = (
 
 class CommitRefusedError(RetriableError):
     """The group has rebalanced. Another member, or this one, reads the uncommitted records again."""
-
-
-def assignors(names: str) -> tuple[Any, ...]:
-    """Returns kafka-python's assignors for `partition.assignment.strategy`. `names`: Java class names, with or without
-    the package, separated by commas. Raises ConfigError.
-    """
-    found = []
-    for name in filter(None, (part.strip() for part in names.split(","))):
-        simple = name.rpartition(".")[2]
-        if simple not in _ASSIGNORS:
-            raise ConfigError(f"Invalid value {name} for configuration partition.assignment.strategy: expected some of "
-                              f"{', '.join(_ASSIGNORS)}")
-        found.append(_ASSIGNORS[simple])
-    if len(set(found)) > 1:  # with others it cannot be cooperative, as in Java
-        found = [_EagerStickyAssignor if one is CooperativeStickyAssignor else one for one in found]
-    return tuple(found) or (RangePartitionAssignor,)
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerSettings:
-    """The settings of a GroupConsumer. Exactly one of `topics` and `pattern` is set."""
-
-    group_id: str
-    client: Mapping[str, Any]  # kafka-python's connection settings; members with equal ones share connections
-    topics: tuple[str, ...] = ()
-    pattern: re.Pattern[str] | None = None
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    group_instance_id: str | None = None
-    exclude_internal_topics: bool = True
-    allow_auto_create_topics: bool = True
-    assignors: tuple[Any, ...] = (RangePartitionAssignor,)
-    expects_others: bool = True  # more members will join soon; frequent heartbeats detect that quickly
-    client_id: str = ""  # the member's client id in the group; "": that of `client`
 
 
 class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]

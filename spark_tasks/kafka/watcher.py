@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
 import kafka.errors as protocol
 
@@ -28,7 +27,6 @@ from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.fetch_session import FetchSession
 from spark_tasks.kafka.held_records import HeldRecords
-from spark_tasks.kafka.shared_clusters import settings_key
 
 _logger = logging.getLogger(__name__)
 
@@ -399,30 +397,3 @@ class EndWatcher:
         if count < len(news):
             return 0.0
         return min(count * _PAUSE_PER_TASK_MS, _PAUSE_MS) if news else _PAUSE_MS
-
-
-class EndWatchers:
-    """The worker's watchers: one for each set of client settings, which connectors may override. A watcher exists as
-    long as tasks use it. Thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._watchers: WeakValueDictionary[str, EndWatcher] = WeakValueDictionary()
-
-    def of(self, settings: Mapping[str, Any]) -> EndWatcher:
-        """Returns the watcher for clients with these settings. It connects when it is first used."""
-        key = settings_key(settings)
-        with self._lock:
-            watcher = self._watchers.get(key)
-            if watcher is None:
-                watcher = self._watchers[key] = EndWatcher(KafkaCluster(settings))
-            return watcher
-
-    def close(self) -> None:
-        """Closes all watchers. The tasks must have ended."""
-        with self._lock:
-            watchers = list(self._watchers.values())
-            self._watchers.clear()
-        for watcher in watchers:
-            watcher.close()

@@ -25,11 +25,11 @@ from spark_tasks.dead_letters.replays import Replays
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import ended
 from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.end_watchers import EndWatchers
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.shared_clusters import settings_key
-from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight

@@ -16,7 +16,8 @@ from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.kafka import membership
 from spark_tasks.kafka.connections import Manager
 from spark_tasks.kafka.group_io import COMMIT_PAUSE_S, GroupIo
-from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer, assignors
+from spark_tasks.kafka.group_settings import ConsumerSettings, assignors
+from spark_tasks.kafka.membership import GroupConsumer
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka
 
