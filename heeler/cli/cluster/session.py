@@ -203,7 +203,8 @@ def complete_connectors(context: click.Context, _parameter: click.Parameter, inc
         near = _nearest(context)
         client = client_of(near.get("urls") or (), near.get("profile"), 0)
         names = [n for n in as_list(client.call("GET", "/connectors"), "names") if isinstance(n, str) and not unsafe(n)]
-        return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in sorted(names)
+                if name.startswith(incomplete) and not name.startswith("-")]  # it would be an option
     return []
 
 
