@@ -139,11 +139,11 @@ def _pool(
     else:
         pool, kind = urllib3.HTTPConnectionPool(parts.host, parts.port), HTTPConnection
 
-    class Connection(kind):  # type: ignore[misc]
+    class WorkerConnection(kind):  # type: ignore[misc]
         def connect(self) -> None:
             super().connect()
             self.sock.settimeout(None)  # the limit was that of connecting
             connected(self.sock)
 
-    pool.ConnectionCls = Connection
+    pool.ConnectionCls = WorkerConnection
     return pool  # type: ignore[no-any-return]
