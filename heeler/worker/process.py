@@ -68,13 +68,13 @@ from heeler.worker.part_settings import group_settings, herder_settings, new_ses
 from heeler.worker.providers import close_providers
 from heeler.worker.published_view import PublishedView
 from heeler.worker.reloads import Resolver
+from heeler.worker.signals import stop_on_signals
 from heeler.worker.startup import (
     HerderWatch,
     StoppedError,
     checked_plugins,
     in_background,
     java_runtime,
-    stop_on_signals,
     wait_for,
 )
 from heeler.worker.trial_process import Trials
@@ -96,14 +96,17 @@ HALT_GRACE_S = 10.0  # on top of task.shutdown.graceful.timeout.ms
 PULSE_MS = 1000
 
 
-def run_worker(config: WorkerConfig) -> int:
-    """Runs until a signal stops the worker (exit code 0), or until it fails (1). Raises ConfigError."""
+def run_worker(config: WorkerConfig, signalled: threading.Event) -> int:
+    """Runs until a signal stops the worker (exit code 0), or until it fails (1). `signalled`: see end_on_signals.
+    Raises ConfigError.
+    """
     worker = Worker(config)
     stop_on_signals(worker.halt)
     try:
-        worker.start()
-        worker.herder_watch.wait_for_stop(worker.halting)
-        worker.wait_halted()
+        if not signalled.is_set():
+            worker.start()
+            worker.herder_watch.wait_for_stop(worker.halting)
+            worker.wait_halted()
     except StoppedError:
         _logger.debug("The worker was stopped before it had finished starting")  # by a signal, or because a part died
     except ConnectError as error:
