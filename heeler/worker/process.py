@@ -119,6 +119,14 @@ def run_worker(config: WorkerConfig, signalled: threading.Event) -> int:
     return 1 if worker.failed else 0
 
 
+def stop_actor(ref: pykka.ActorRef[Any], seconds: float = 5) -> None:
+    """Stops an actor; if it takes longer, only logs that, so that all other parts are stopped too."""
+    try:
+        ref.stop(timeout=seconds)
+    except pykka.Timeout:
+        _logger.warning("%s did not stop within %.0f s", ref.actor_class.__name__, seconds)
+
+
 class Worker:
     """Owns every part of the process."""
 
@@ -230,7 +238,7 @@ class Worker:
             "offset": OffsetStoreActor.start(self._offsets, parts.offsets_writer, self._offsets_ready),
         }
         for store in self._stores.values():
-            self._cleanup.callback(store.stop, timeout=5)
+            self._cleanup.callback(stop_actor, store)
 
     def _await_stores(self) -> None:
         for name, ready in (("config", self._configs.ready), ("status", self._statuses.ready),
@@ -287,7 +295,7 @@ class Worker:
         )
         settings = herder_settings(config, self.rest.worker_id, self._plugins.connector_type)
         self._herder = herder = HerderActor.start(settings, ports, self._ticker)
-        self._cleanup.callback(herder.stop, timeout=5)
+        self._cleanup.callback(stop_actor, herder)
         self._core = {"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}}
         self._watch(self._core)
 
@@ -321,7 +329,7 @@ class Worker:
         settings = replace(group_settings(self.config, self.rest.advertised_url, client), metrics=counted)
         self.metrics.client_id, self.metrics.client = parts.client_id, lambda: figures(counted)
         member = GroupMemberActor.start(settings, lambda: self._configs.config, self._tell_herder)
-        self._cleanup.callback(member.stop, timeout=10)
+        self._cleanup.callback(stop_actor, member, 10)
         return member
 
     # ------------------------------------------------------------ called by the parts
