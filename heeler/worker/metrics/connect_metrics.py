@@ -55,8 +55,9 @@ def _percent(part: int, all_: int) -> float:
     return part / all_ if all_ else 0.0
 
 
-def _commits(task: TaskMetrics) -> int:
-    return sum(task.commits.values())
+def _commits(task: TaskMetrics, how: str) -> float:
+    """The fraction of the commits that ended like this. As in Kafka Connect, skipped ones are not among them."""
+    return _percent(task.commits[how], task.commits["done"] + task.commits["failed"])
 
 
 _TASK, _SOURCE, _SINK = "connector-task-metrics", "source-task-metrics", "sink-task-metrics"
@@ -71,9 +72,9 @@ FIGURES: Sequence[_Figure] = (
     _Figure(_TASK, "batch-size-avg", "Average number of records in recent batches.",
             lambda t, now: t.batch_sizes.average(now)),
     _Figure(_TASK, "offset-commit-failure-percentage", "Fraction of the offset commits that failed, 0 to 1.",
-            lambda t, _: _percent(t.commits["failed"], _commits(t))),
+            lambda t, _: _commits(t, "failed")),
     _Figure(_TASK, "offset-commit-success-percentage", "Fraction of the offset commits that succeeded, 0 to 1.",
-            lambda t, _: _percent(t.commits["done"], _commits(t))),
+            lambda t, _: _commits(t, "done")),
     _Figure(_SOURCE, "source-record-poll-rate", "Records read per second, before transforms.",
             lambda t, now: t.record_rates["read"].rate(now), "source"),
     _Figure(_SOURCE, "source-record-poll-total", "Records read, before transforms.",
@@ -109,7 +110,7 @@ FIGURES: Sequence[_Figure] = (
             lambda t, _: max(t.lags.values(), default=0), "sink"),
     _Figure(_SINK, "partition-count", "Topic partitions assigned to the task.", lambda t, _: len(t.lags), "sink"),
     _Figure(_SINK, "offset-commit-seq-no", "The sequence number of the last offset commit.",
-            lambda t, _: _commits(t), "sink"),
+            lambda t, _: sum(t.commits.values()), "sink"),
     _Figure(_SINK, "offset-commit-completion-rate", "Successful offset commits per second.",
             lambda t, now: t.commit_rates["done"].rate(now), "sink"),
     _Figure(_SINK, "offset-commit-completion-total", "Successful offset commits.",

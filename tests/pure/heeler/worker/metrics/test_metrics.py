@@ -160,6 +160,17 @@ def test_a_tasks_classes_and_versions_are_metrics(cluster):
         assert f'kafka_connect_connector_task_metrics_{attribute}{{{of},{attribute}="{value}"}} 1\n' in page
 
 
+def test_fractions_of_commits_add_up_to_one(cluster):
+    """A skipped commit is neither a success nor a failure, as in Kafka Connect."""
+    task = busy(cluster, "out", 0, "sink")
+    for count in (task.commit_failed, task.commit_skipped, task.commit_skipped):
+        count()
+    found = samples(cluster.metrics.page({JAVA}))
+    place = (("connector", "out"), ("task", "0"), ("worker", ME))
+    name = "kafka_connect_connector_task_metrics_offset_commit_{}_percentage"
+    assert [found[name.format(how), place] for how in ("success", "failure")] == [0.5, 0.5]
+
+
 def test_heelers_own_metrics_have_their_values(cluster):
     found = samples(cluster.metrics.page({OWN}))
     src = (("connector", "src"), ("task", "0"), ("worker", ME))
