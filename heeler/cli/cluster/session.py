@@ -6,8 +6,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -141,11 +141,23 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, urls: tuple[str, ...], profile: str | None, output: str, timeout: float, **kw: Any) -> None:
         urls = _urls(click.get_current_context(), urls)
-        with errors_without_trace():
+        with errors_without_trace(), deep_responses_refused():
             code = function(ClusterSession(client_of(urls, profile, timeout), Format(output)), *args, **kw)
         sys.exit(code or 0)
 
     return run
+
+
+@contextmanager
+def deep_responses_refused() -> Iterator[None]:
+    """Raises UnexpectedResponseError for a response that is nested too deeply to be shown."""
+    try:
+        yield
+    except RecursionError:
+        from heeler.cli.rest_client import UnexpectedResponseError
+
+        raise UnexpectedResponseError("A response is nested too deeply to be shown. Is that a Kafka Connect worker?"
+                                      ) from None
 
 
 def confirm(question: str, *, yes: bool) -> None:
