@@ -31,7 +31,7 @@ def _of_connector(connector: ConnectorName, worker: WorkerId) -> str:
     return labels({"connector": connector, "worker": worker})
 
 
-class Stage(NamedTuple):
+class StagePlugin(NamedTuple):
     """A transform of a task, or a predicate that one has. `version`: None if it has none."""
 
     kind: str  # "transform" or "predicate"
@@ -44,7 +44,7 @@ class TaskPlugins(NamedTuple):
     """The plugins of a task. `classes`: the known values of CLASSES, by attribute."""
 
     classes: Mapping[str, str] = MappingProxyType({})
-    stages: Sequence[Stage] = ()
+    stages: Sequence[StagePlugin] = ()
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ def classes_of(worker: Mapping[str, str], connector: Config, kind: str, version:
     return {attribute: value for attribute, value in attributes.items() if value}
 
 
-def stages_of(connector: Config, version: Version) -> Iterator[Stage]:
+def stages_of(connector: Config, version: Version) -> Iterator[StagePlugin]:
     """The transforms of a connector and the predicates that they have, each once."""
     predicates: dict[str, None] = {}
     for name in dict.fromkeys(filter(None, map(str.strip, connector.get("transforms", "").split(",")))):
@@ -126,9 +126,9 @@ def stages_of(connector: Config, version: Version) -> Iterator[Stage]:
         yield from _stage("predicate", Kind.PREDICATE, name, connector, version)
 
 
-def _stage(kind: str, of_kind: Kind, name: str, connector: Config, version: Version) -> Iterator[Stage]:
+def _stage(kind: str, of_kind: Kind, name: str, connector: Config, version: Version) -> Iterator[StagePlugin]:
     prefix = f"{kind}s.{name}."
     class_name = connector.get(f"{prefix}type")
     if class_name:
         wanted = connector.get(f"{prefix}plugin.version")
-        yield Stage(kind, name, class_name, version(of_kind, class_name, wanted))
+        yield StagePlugin(kind, name, class_name, version(of_kind, class_name, wanted))
