@@ -154,10 +154,13 @@ def _read_csv(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
     columns = part.columns or ()
     parsing, converting = _options(settings)
     names, begin = _header(part.path, parsing) if settings.header else ([name for name, _ in columns], 0)
-    _check_once([name for name, _ in columns], names, part.path)
+    wanted = [name for name, _ in columns]
+    _check_once(wanted, names, part.path)
+    if names and wanted and not set(names) & set(wanted):
+        raise DataError(f"file {part.path} has the columns {', '.join(names)}, but none of {', '.join(wanted)}: "
+                        "`pattern` selects files, `schema` sets columns")
     conversion = csv.ConvertOptions(
-        **converting, column_types=dict(columns), include_columns=[name for name, _ in columns],
-        include_missing_columns=True,
+        **converting, column_types=dict(columns), include_columns=wanted, include_missing_columns=True,
     )  # fmt: skip
     source = _bytes(part, begin)
     data, at = np.frombuffer(source, np.uint8), 0

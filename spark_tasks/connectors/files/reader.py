@@ -82,17 +82,21 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
     def _files(self) -> list[Path]:
         """Returns the task's files in the order of their names."""
         root = Path(self._settings.path)
+        return [path for path in self._all_files() if (self._owns(path.relative_to(root)) if path != root else
+                                                       self._index == 0)]
+
+    def _all_files(self) -> list[Path]:
+        """Returns the files of all tasks in the order of their names."""
+        root = Path(self._settings.path)
         if root.is_file():
             if self._settings.format_of(root) is None:
                 raise ConnectError(f"format: the name of {root} does not show what it contains; set format to csv, "
                                    "json or parquet")
-            return [root] if self._index == 0 else []
+            return [root]
         paths: list[Path] = []
-        failed: set[Path] = set()
 
         def cannot_list(error: OSError) -> None:
             folder, missing = Path(error.filename), isinstance(error, FileNotFoundError)
-            failed.add(folder)
             if self._index == 0:  # the others would say the same
                 self._warn(folder, "does not exist (yet): waiting for it to be created" if missing else
                            f"cannot be listed ({error.strerror}): its files are skipped until it can be", "Folder")
@@ -100,10 +104,8 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         for folder, folders, names in os.walk(root, onerror=cannot_list):
             folders[:] = sorted(f for f in folders if self._settings.recursive and not f.startswith((".", "_")))
             paths += (Path(folder, name) for name in names if self._is_selected(Path(folder, name), name))
-        for path in (root, *map(Path, self._warnings)):  # they are reported again if they go again
-            if path not in failed and path.is_dir():
-                self._warnings.pop(str(path), None)
-        return sorted(path for path in paths if self._owns(path.relative_to(root)))
+            self._warnings.pop(str(folder), None)  # it is reported again if it goes again
+        return sorted(paths)
 
     def _is_selected(self, path: Path, name: str) -> bool:
         hidden = name.startswith((".", "_")) or name.endswith((".tmp", ".crc"))
@@ -186,14 +188,9 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         has any; none if no file has.
         """
         if self._columns is None:
-            root = Path(self._settings.path)
-            files = [root] if root.is_file() else sorted(
-                path for path in root.glob("**/*" if self._settings.recursive else "*")
-                if path.is_file() and self._is_selected(path, path.name)
-                and self._settings.format_of(path) is FileFormat.CSV and path.stat().st_size
-            )  # fmt: skip
+            files = [path for path in self._all_files() if self._settings.format_of(path) is FileFormat.CSV]
             if not files:
-                raise ConnectError(f"there is no CSV file in {root} to infer the columns from")
+                raise ConnectError(f"there is no CSV file in {self._settings.path} to infer the columns from")
             for path in files:
                 if columns := self._inferred(path):
                     self._columns = columns
@@ -203,7 +200,8 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
 
     def _inferred(self, path: Path) -> formats.Columns:
         try:
-            return formats.infer_columns(path, self._settings)
+            regular = stat.S_ISREG(path.stat().st_mode)
+            return formats.infer_columns(path, self._settings) if regular else ()
         except OSError as error:
             self._skip(path, error)
             return ()

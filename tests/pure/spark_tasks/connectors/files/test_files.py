@@ -249,6 +249,42 @@ def test_columns_are_inferred_from_the_first_file_that_has_any(tmp_path):
     assert all_rows(reader_of(tmp_path)) == [{"id": 1}]
 
 
+@pytest.mark.parametrize("left_out", ["_temporary", ".snapshot"])
+def test_columns_are_inferred_only_from_files_that_are_read(tmp_path, left_out):
+    """All values became null."""
+    (tmp_path / left_out).mkdir()
+    (tmp_path / left_out / "x.csv").write_text("foo,bar\n1,2\n")
+    os.mkfifo(tmp_path / "a.csv")
+    (tmp_path / "b.csv").write_text("id,name\n1,x\n")
+    assert all_rows(reader_of(tmp_path, recursive="true")) == [{"id": 1, "name": "x"}]
+
+
+@pytest.mark.parametrize("schema", [None, "id INT, name STRING"])
+def test_a_file_without_any_of_the_columns_is_an_error_that_names_it(tmp_path, schema):
+    (tmp_path / "a.csv").write_text("name,id\nx,1\n")
+    options = {"schema": schema} if schema else {}
+    (tmp_path / "b.csv").write_text("id\n2\n")
+    assert [row["id"] for row in all_rows(reader_of(tmp_path, **options))] == [1, 2]
+    (tmp_path / "c.csv").write_text("foo,bar\n1,2\n")
+    with pytest.raises(DataError, match=r"^file .*/c\.csv has the columns foo, bar, but none of (id, name|name, id): "):
+        all_rows(reader_of(tmp_path, **options))
+
+
+def test_a_folder_that_cannot_be_searched_does_not_prevent_the_inference(tmp_path, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed" / "a.csv").write_text("x\n1\n")
+    (tmp_path / "b.csv").write_text("id\n1\n")
+    status = Path.stat
+
+    def refuse(path, **more):
+        if path.parent.name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return status(path, **more)
+
+    monkeypatch.setattr(Path, "stat", refuse)  # tests may run as root
+    assert all_rows(reader_of(tmp_path, recursive="true")) == [{"id": 1}]
+
+
 def test_columns_are_not_inferred_from_a_file_that_cannot_be_read(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("x\n1\n")
     (tmp_path / "b.csv").write_text("id\n1\n")
