@@ -22,7 +22,7 @@ from spark_tasks.connectors.files import formats
 from spark_tasks.connectors.files.settings import FileFormat, FilesSettings
 from spark_tasks.connectors.read_limits import DEFAULT_BYTES, max_bytes, max_files
 from spark_tasks.data.columns import one_topic
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.plugins.api import SourceOffset, SourcePartition
 
 _logger = logging.getLogger(__name__)
@@ -163,9 +163,8 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
     def _complete_until(self, path: Path, position: int, share: int | None) -> int:
         if self._settings.format_of(path) is FileFormat.PARQUET:
             return formats.row_groups_within(path, position, share)
-        quote = self._settings.quote if self._settings.multiline else None
         status = path.stat()
-        end = formats.complete_until(path, position, share, status.st_size, quote)
+        end = formats.complete_until(path, position, share, status.st_size, self._settings)
         return status.st_size if end == position and self._is_final(status) else end
 
     def _is_final(self, status: os.stat_result) -> bool:
@@ -185,23 +184,31 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
 
     def _csv_columns(self) -> formats.Columns:
         """Returns the columns of all CSV files: the configured ones, or those inferred from the first file by name that
-        has any; none if no file has.
+        has rows; none if no file has.
         """
         if self._columns is None:
             files = [path for path in self._all_files() if self._settings.format_of(path) is FileFormat.CSV]
             if not files:
                 raise ConnectError(f"there is no CSV file in {self._settings.path} to infer the columns from")
+            failure: DataError | None = None
             for path in files:
-                if columns := self._inferred(path):
-                    self._columns = columns
-                    _logger.info("Columns inferred from %s: %s", path, columns)
-                    break
+                try:
+                    self._columns = self._inferred(path) or None
+                except DataError as error:
+                    self._warn(path, f"has rows that cannot be read, so no columns are inferred from it: {error}")
+                    failure = failure or error
+                if self._columns is not None:
+                    _logger.info("Columns inferred from %s: %s", path, self._columns)
+                    return self._columns
+            if failure is not None:
+                raise failure
         return self._columns or ()
 
     def _inferred(self, path: Path) -> formats.Columns:
         try:
-            regular = stat.S_ISREG(path.stat().st_mode)
-            return formats.infer_columns(path, self._settings) if regular else ()
+            status = path.stat()
+            regular = stat.S_ISREG(status.st_mode)
+            return formats.infer_columns(path, self._settings, final=self._is_final(status)) if regular else ()
         except OSError as error:
             self._skip(path, error)
             return ()

@@ -210,6 +210,20 @@ def test_csv_multiline_supports_quoted_line_ends(tmp_path):
     assert all_rows(reader) == [{"id": 1, "t": "a\nb"}]
 
 
+def test_a_quote_inside_of_a_field_is_a_character(tmp_path):
+    """It inverted what is quoted in the rest of the file, so that values were cut."""
+    rows = ['1,6" pipe', '2,"a\nb"', '3,"say ""no"""', "4,c"]
+    (tmp_path / "a.csv").write_text("id,name\n" + "".join(f"{row}\n" for row in rows))
+    (tmp_path / "b.json").write_text('{"id": 5, "name": "\\""}\n{"id": 6, "name": "d"}\n')
+    for limit in range(10, 80):
+        reader = reader_of(tmp_path, csv_multiline="true")
+        position, found = reader.initialOffset(), []
+        while (end := reader.latestOffset(position, ReadMaxBytes(limit))) != position:
+            found += [(int(row["id"]), row["name"]) for row in rows_of(reader, position, end)]
+            position = end
+        assert sorted(found) == [(1, '6" pipe'), (2, "a\nb"), (3, 'say "no"'), (4, "c"), (5, '"'), (6, "d")]
+
+
 @pytest.mark.parametrize("size", [10, 17, 18, 1000, 100_000])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_rows_of_csv_may_be_longer_than_a_block(tmp_path, monkeypatch, size, line_end):
@@ -288,18 +302,71 @@ def test_a_folder_that_cannot_be_searched_does_not_prevent_the_inference(tmp_pat
 def test_columns_are_not_inferred_from_a_file_that_cannot_be_read(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("x\n1\n")
     (tmp_path / "b.csv").write_text("id\n1\n")
-    opened = open
+    opened = Path.open
 
     def refuse(path, *rest, **more):
-        if str(path).endswith("a.csv"):
+        if path.name == "a.csv":
             raise PermissionError(13, "Permission denied", str(path))
         return opened(path, *rest, **more)
 
     reader = reader_of(tmp_path)
     start = reader.initialOffset()
     end = {"files": {str(tmp_path / "b.csv"): 5}}
-    monkeypatch.setattr("builtins.open", refuse)  # tests may run as root
+    monkeypatch.setattr(Path, "open", refuse)  # tests may run as root
     assert rows_of(reader, start, end) == [{"id": 1}]
+
+
+UNFINISHED = {
+    "row": ("id,name\n1,x\n2", [1]), "value": ("id,name\n1,x\n2,y\n12", [1, 2]), "header": ("id,na", []),
+    "header line": ("id,name", []), "crlf": ("id,name\r\n1,x\r\n2", [1]), "quote": ('id,name\n1,x\n2,"', [1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("multiline", ["false", "true"])
+@pytest.mark.parametrize(("text", "found"), UNFINISHED.values(), ids=UNFINISHED)
+def test_columns_are_not_inferred_from_the_unfinished_end_of_a_file(tmp_path, text, found, multiline):
+    """It failed the task, or gave the columns of all files other names or types."""
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    (tmp_path / "b.csv").write_text("id,name\n3,z\n")
+    rows = all_rows(reader_of(tmp_path, csv_multiline=multiline))
+    assert rows == [{"id": n, "name": "wxyz"[n]} for n in [*found, 3]]
+
+
+def test_types_are_those_of_the_first_file_with_rows(tmp_path):
+    """A file with only a header made all columns strings, for as long as the task ran."""
+    reader = reader_of(tmp_path)
+    (tmp_path / "a.csv").write_text("id\n")
+    end = reader.latestOffset(start := reader.initialOffset())
+    assert [part.columns for part in reader.partitions(start, end)] == [()]
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    assert [part.columns for part in reader.partitions(end, reader.latestOffset(end))] == [(("id", pa.int64()),)]
+
+
+def test_a_first_row_that_is_longer_than_the_sample(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "SAMPLE_BYTES", 20)
+    (tmp_path / "a.csv").write_text(f"id,text\n1,{'x' * 100}\n2,y\n")
+    assert all_rows(reader_of(tmp_path)) == [{"id": 1, "text": "x" * 100}, {"id": 2, "text": "y"}]
+
+
+def test_columns_are_inferred_from_the_next_file_if_one_is_malformed(tmp_path, caplog):
+    (tmp_path / "a.csv").write_text("id,name\n1,x\n2\n")
+    (tmp_path / "b.csv").write_text("id,name\n1,x\n")
+    reader = reader_of(tmp_path)
+    assert rows_of(reader, reader.initialOffset(), {"files": {str(tmp_path / "b.csv"): 12}}) == [{"id": 1, "name": "x"}]
+    assert "a.csv has rows that cannot be read, so no columns are inferred from it: " in caplog.text
+    with pytest.raises(DataError, match=r"a\.csv"):
+        all_rows(reader)
+    (tmp_path / "b.csv").unlink()
+    with pytest.raises(DataError, match=r"a\.csv"):
+        all_rows(reader_of(tmp_path))
+
+
+@pytest.mark.parametrize("schema", [None, "id INT, name STRING"])
+def test_invalid_utf8_is_replaced_as_in_other_formats(tmp_path, schema):
+    """Without a schema, it made the column BYTES in all files; with one, it failed the task."""
+    (tmp_path / "a.csv").write_bytes("id,name\n1,x\n2,\xe9\n3,\n".encode("latin-1"))
+    names = [row["name"] for row in all_rows(reader_of(tmp_path, **{"schema": schema} if schema else {}))]
+    assert names == ["x", "\ufffd", None]
 
 
 def test_a_header_with_two_columns_of_one_name_is_an_error_that_names_it(tmp_path):
