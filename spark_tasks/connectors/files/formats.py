@@ -147,13 +147,16 @@ def _read_csv(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
         # one block of whole rows: Arrow cannot read a row that is longer than a block, and if a block ends between the
         # CR and the LF of a quoted field, the LF is lost
         end = at + csv_rows.end_of_rows(data[at:], BLOCK_BYTES, settings)
+        first = part.end - len(data)
+        if not settings.multiline and (wrong := csv_rows.quoted_line_end(data[at:end], settings)) >= 0:
+            raise DataError(f"a quoted field of {part.path} contains a line end at byte {first + at + wrong}: set "
+                            "csv.multiline=true, or correct the quotes")
         reading = csv.ReadOptions(use_threads=False, block_size=end - at, column_names=names)
         try:
             table = csv.read_csv(pa.BufferReader(source.slice(at, end - at)), reading, parsing, conversion)
         except pa.ArrowInvalid as error:
             if "Empty CSV file" not in str(error):  # only empty lines
-                first = part.end - len(data) + at
-                where = f"{part.path}, bytes {first} to {first + end - at}"
+                where = f"{part.path}, bytes {first + at} to {first + end}"
                 hint = "" if settings.columns else " (the types were inferred; `schema` sets them)"
                 if "zone offset" in str(error):
                     hint = " (in `schema`, TIMESTAMP is for times with a zone, TIMESTAMP_NTZ for times without)"

@@ -224,6 +224,15 @@ def test_a_quote_inside_of_a_field_is_a_character(tmp_path):
         assert sorted(found) == [(1, '6" pipe'), (2, "a\nb"), (3, 'say "no"'), (4, "c"), (5, '"'), (6, "d")]
 
 
+@pytest.mark.parametrize("text", ['1,"x\n2,y\n3,z\n', '1,"a\nb"\n2,c\n', '1,"a\rb"\n', '1,"\n'])
+def test_a_line_end_in_quotes_without_multiline_is_an_error_that_says_where(tmp_path, text):
+    """All rows up to the end of the batch became one value."""
+    (tmp_path / "a.csv").write_text(f'id,name\n0,"a"""\n1,6" b\n{text}', newline="")
+    at = (tmp_path / "a.csv").read_bytes().index(b'1,"') + len(text.splitlines()[0])
+    with pytest.raises(DataError, match=rf"a quoted field of .*/a\.csv contains a line end at byte {at}: set csv.mul"):
+        all_rows(reader_of(tmp_path, schema="id INT, name STRING"))
+
+
 @pytest.mark.parametrize("size", [10, 17, 18, 1000, 100_000])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_rows_of_csv_may_be_longer_than_a_block(tmp_path, monkeypatch, size, line_end):
