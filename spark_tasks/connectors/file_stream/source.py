@@ -25,7 +25,7 @@ from spark_tasks.connectors.read_limits import DEFAULT_BYTES, max_bytes
 from spark_tasks.data.columns import SCHEMA_KEY, one_topic
 from spark_tasks.data.schema import STRING, to_text
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, SourcePartition
+from spark_tasks.plugins.api import AlteredOffsets, Options, SourceConnector, SourceOffset, SourcePartition
 
 _logger = logging.getLogger(__name__)
 _FIRST_CHUNK = 1024 * 1024  # small, so that the broker gets records early, while the next chunk is read
@@ -76,7 +76,7 @@ class FileStreamSourceConnector(SourceConnector):
         return bool(config.get("file"))
 
     @classmethod
-    def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
+    def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:
         """Raises ConnectError for offsets from which no task could start. Tombstones are always allowed."""
         if not config.get("file"):
             raise ConnectError(

@@ -13,7 +13,7 @@ from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonE
 from spark_tasks.connectors.files.reader import FilesReader
 from spark_tasks.connectors.files.settings import FilesSettings
 from spark_tasks.errors import ConnectError
-from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, SourcePartition
+from spark_tasks.plugins.api import AlteredOffsets, Options, SourceConnector
 
 _INDEX, _COUNT = "files.task.index", "files.task.count"
 
@@ -81,7 +81,7 @@ class FilesSourceConnector(SourceConnector):
         return True
 
     @classmethod
-    def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:  # noqa: ARG003
+    def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:  # noqa: ARG003
         """Raises ConnectError unless each offset has a non-negative position and each partition a file name."""
         for partition, offset in offsets:
             if offset is None:
@@ -89,6 +89,8 @@ class FilesSourceConnector(SourceConnector):
             position = offset.get("position")
             if not isinstance(position, int) or isinstance(position, bool) or position < 0:
                 raise ConnectError("The value for the 'position' key in the offset should be a non-negative number")
+            if partition is None:
+                raise ConnectError("Partition objects cannot be null")
             if not isinstance(partition.get("filename"), str):
                 raise ConnectError("Partition objects should contain the key 'filename'")
         return True

@@ -482,7 +482,9 @@ def test_invalid_offsets_and_settings_are_refused(tmp_path):
         FilesSourceConnector.alter_offsets({}, [({"filename": "f"}, {"position": -1})])
     with pytest.raises(ConnectError):
         FilesSourceConnector.alter_offsets({}, [({}, {"position": 1})])
-    assert FilesSourceConnector.alter_offsets({}, [({"filename": "f"}, {"position": 1}), ({}, None)])
+    with pytest.raises(ConnectError, match="Partition objects cannot be null"):
+        FilesSourceConnector.alter_offsets({}, [(None, {"position": 1})])
+    assert FilesSourceConnector.alter_offsets({}, [({"filename": "f"}, {"position": 1}), ({}, None), (None, None)])
     assert FilesSourceConnector.validate({"schema": "id NOPE", "csv.delimiter": "||"}).keys() == {
         "schema",
         "csv.delimiter",
