@@ -73,12 +73,12 @@ class FileStreamSourceConnector(SourceConnector):
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
         """Returns True for a file, which can be read again from a position, and False for standard input."""
-        return bool(config.get("file"))
+        return bool(cls.config_def.parse(config)["file"])
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:
         """Raises ConnectError for offsets from which no task could start. Tombstones are always allowed."""
-        if not config.get("file"):
+        if not cls.config_def.parse(config)["file"]:
             raise ConnectError(
                 "Offsets cannot be modified if the 'file' configuration is unspecified. This is because stdin is used "
                 "for input and offsets are not tracked."
@@ -121,11 +121,11 @@ class FileStreamData(DataSource):  # type: ignore[misc]  # PySpark has no types
 
     @override
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        file, topic = self.options.get("file"), self.options["topic"]
-        if not file:
-            return StandardInputReader(topic)
-        lines = self.options.get("batch.size")
-        return FileReader(file, topic, None if lines is None else int(lines))
+        parsed = FileStreamSourceConnector.config_def.parse(self.options)
+        if not parsed["file"]:
+            return StandardInputReader(parsed["topic"])
+        lines = parsed["batch.size"] if "batch.size" in self.options else None
+        return FileReader(parsed["file"], parsed["topic"], lines)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, OneOf, Type, at_least
+from spark_tasks.config.types import parse_type
 from spark_tasks.connectors.parquet.settings import ParquetSettings
 from spark_tasks.connectors.parquet.writer import ParquetWriter
 from spark_tasks.plugins.api import Options, SinkConnector
@@ -53,7 +54,7 @@ class ParquetSinkConnector(SinkConnector):
     @classmethod
     @override
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
-        return code_folders.mistakes("path", config.get("path"))
+        return code_folders.mistakes("path", parse_type("path", config.get("path"), Type.STRING))
 
     @override
     def task_configs(self, max_tasks: int) -> Sequence[Options]:

@@ -162,22 +162,45 @@ def test_positions_are_converted_to_source_offsets_and_back(tmp_path):
 ])  # fmt: skip
 def test_invalid_offsets_are_refused(offset, partition, message):
     with pytest.raises(ConnectError, match=message):
-        FileStreamSourceConnector.alter_offsets({"file": "f"}, [(partition, offset)])
+        FileStreamSourceConnector.alter_offsets({"file": "f", "topic": "t"}, [(partition, offset)])
 
 
 def test_valid_offsets_are_accepted_except_for_stdin():
     assert FileStreamSourceConnector.alter_offsets(
-        {"file": "f"}, [({"filename": "f"}, {"position": 5}), ({"any": 1}, None)]
+        {"file": "f", "topic": "t"}, [({"filename": "f"}, {"position": 5}), ({"any": 1}, None)]
     )
-    with pytest.raises(ConnectError, match="stdin"):
-        FileStreamSourceConnector.alter_offsets({}, [])
+    for file in ({}, {"file": ""}, {"file": " "}, {"file": None}):
+        with pytest.raises(ConnectError, match="stdin"):
+            FileStreamSourceConnector.alter_offsets({"topic": "t", **file}, [])
+
+
+def test_settings_are_trimmed_as_in_kafka_connect(tmp_path):
+    """Values in properties files may end with blanks, which the file's name had."""
+    (tmp_path / "a").write_text("x\n")
+    config = {"file": f" {tmp_path}/a ", "topic": "\tt ", "batch.size": " 1 "}
+    reader = FileStreamSourceConnector.data_source(config).streamReader(None)
+    end = reader.latestOffset(start := reader.initialOffset())
+    assert end == {"filename": f"{tmp_path}/a", "position": 2}
+    [part] = reader.partitions(start, end)
+    assert [row for batch in reader.read(part) for row in batch.select(["topic", "value"]).to_pylist()] == [
+        {"topic": "t", "value": "x"}]
+    assert FileStreamSourceConnector.exactly_once_support(config)
+    assert not FileStreamSourceConnector.exactly_once_support({"file": " ", "topic": "t"})
+    writer = FileStreamSinkConnector.data_source({"file": f" {tmp_path}/b "}).writer(None, overwrite=False)
+    writer.write(iter([pa.record_batch({"value": pa.array(["y"])})]))
+    assert (tmp_path / "b").read_text() == "y\n"
+
+
+def test_a_sink_without_a_name_for_its_file_fails_as_in_kafka_connect():
+    with pytest.raises(ConnectError, match="Couldn't find or create file '' for FileStreamSink"):
+        FileStreamSinkConnector.data_source({"file": " "}).writer(None, overwrite=False)
 
 
 def test_the_connectors_have_javas_task_configs_and_validation():
     connector = FileStreamSourceConnector({"file": "f", "topic": "t"}, None)
     assert connector.task_configs(5) == [{"file": "f", "topic": "t"}]
-    assert FileStreamSourceConnector.exactly_once_support({"file": "f"}) is True
-    assert FileStreamSourceConnector.exactly_once_support({}) is False
+    assert FileStreamSourceConnector.exactly_once_support({"file": "f", "topic": "t"}) is True
+    assert FileStreamSourceConnector.exactly_once_support({"topic": "t"}) is False
     assert [v.errors for v in FileStreamSourceConnector.config_def.validate({"topic": ""})] == [
         [], ["Invalid value  for configuration topic: String must be non-empty"], [],
     ]  # fmt: skip
