@@ -26,14 +26,13 @@ from spark_tasks.kafka.client_properties import client_properties, consumer_grou
 from spark_tasks.kafka.group_offsets import GroupOffsets, OffsetNotChangedError
 from spark_tasks.kafka.task_clients import consumer_settings
 from spark_tasks.plugins import Plugins
-from spark_tasks.task import AlteredOffsets
 from storage.config.view import ConfigView
 from storage.daemon_pool import DaemonPool
 from storage.ids import Config, ConnectorName
 from storage.offsets.own_topic import OwnOffsets
 
 if TYPE_CHECKING:
-    from spark_tasks.plugins.api import SinkConnector, SourceConnector
+    from spark_tasks.plugins.api import AlteredOffsets, SinkConnector, SourceConnector
 
 _logger = logging.getLogger(__name__)
 

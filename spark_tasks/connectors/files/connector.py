@@ -41,10 +41,12 @@ class FilesSourceConnector(SourceConnector):
         ConfigKey(
             "schema", Type.STRING, default=None,
             doc="The columns and types of CSV files, for example: id BIGINT, name STRING, at TIMESTAMP_NTZ (2024-01-02 "
-                "03:04:05; TIMESTAMP if times have a zone). Unset: inferred from the start of the first file.",
+                "03:04:05; TIMESTAMP if times have a zone). Unset: inferred from the first rows of the first file.",
         ),
-        ConfigKey("csv.delimiter", Type.STRING, default=",", doc="The character between fields; \\t for a tab."),
-        ConfigKey("csv.quote", Type.STRING, default='"', doc="The character around quoted fields."),
+        ConfigKey(
+            "csv.delimiter", Type.STRING, default=",", doc="The ASCII character between fields; \\t for a tab.",
+        ),
+        ConfigKey("csv.quote", Type.STRING, default='"', doc="The ASCII character around quoted fields."),
         ConfigKey(
             "csv.header", Type.BOOLEAN, default=True, doc="Whether each file starts with a line of column names.",
         ),
@@ -113,4 +115,4 @@ class FilesData(DataSource):  # type: ignore[misc]  # PySpark has no types
         options: dict[str, Any] = dict(self.options)
         index, count = int(options.pop(_INDEX, 0)), int(options.pop(_COUNT, 1))
         parsed = FilesSourceConnector.config_def.parse(options)
-        return FilesReader(FilesSettings.of(parsed), index, count)
+        return FilesReader(FilesSettings.of(parsed, options), index, count)

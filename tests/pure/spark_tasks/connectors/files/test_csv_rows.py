@@ -15,7 +15,7 @@ from spark_tasks.connectors.files.settings import FilesSettings
 
 def settings_of(**options):
     given = {"path": "/", "topic": "t", **{key.replace("_", "."): value for key, value in options.items()}}
-    return FilesSettings.of(FilesSourceConnector.config_def.parse(given))
+    return FilesSettings.of(FilesSourceConnector.config_def.parse(given), given)
 
 
 MULTILINE = settings_of(csv_multiline="true")

@@ -96,8 +96,9 @@ def test_a_file_that_is_deleted_while_it_is_examined(tmp_path, monkeypatch):
 
 def test_a_folder_that_is_missing_or_cannot_be_listed_is_reported_once_and_waited_for(tmp_path, caplog, monkeypatch):
     folder = tmp_path / "folder"
-    first, second = (FilesReader(FilesSettings.of(FilesSourceConnector.config_def.parse(
-        {"path": str(folder), "topic": "t", "recursive": "true"})), index, 2) for index in (0, 1))
+    config = {"path": str(folder), "topic": "t", "recursive": "true"}
+    settings = FilesSettings.of(FilesSourceConnector.config_def.parse(config), config)
+    first, second = (FilesReader(settings, index, 2) for index in (0, 1))
     missing = f"Folder {folder} does not exist (yet): waiting for it to be created"
 
     def reported():
@@ -393,6 +394,29 @@ def test_schema_delimiter_and_header_are_configurable(tmp_path):
     (tmp_path / "a.txt").write_text("1|x\n2|y\n")
     reader = reader_of(tmp_path, format="csv", csv_header="false", csv_delimiter="|", schema="id INT, name STRING")
     assert all_rows(reader) == [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]
+
+
+@pytest.mark.parametrize(("key", "value", "between"), [
+    ("csv.delimiter", "\t", "\t"), ("csv.delimiter", "\\t", "\t"), ("csv.delimiter", " ", " "),
+    ("csv.delimiter", " \\t ", "\t"), ("csv.delimiter", "; ", ";"), ("csv.quote", "'", ","),
+])
+def test_a_delimiter_or_quote_may_be_any_ascii_character(tmp_path, key, value, between):
+    """A tab or a blank was accepted, and failed the task."""
+    assert FilesSourceConnector.validate({"path": "x", "topic": "t", key: value}) == {}
+    (tmp_path / "a.csv").write_text(f"id{between}name\n1{between}x\n")
+    assert all_rows(reader_of(tmp_path, **{key: value})) == [{"id": 1, "name": "x"}]
+
+
+@pytest.mark.parametrize(("config", "keys"), [
+    ({"csv.delimiter": "§"}, ["csv.delimiter"]), ({"csv.delimiter": "  "}, ["csv.delimiter"]),
+    ({"csv.delimiter": "\n"}, ["csv.delimiter"]), ({"csv.quote": ""}, ["csv.quote"]),
+    ({"csv.quote": "«"}, ["csv.quote"]), ({"csv.quote": ","}, ["csv.quote"]),
+    ({"csv.quote": ";", "csv.delimiter": " ; "}, ["csv.quote"]), ({"schema": "id INT, x ARRAY<INT>"}, ["schema"]),
+    ({"schema": "x STRUCT<a: INT>"}, ["schema"]), ({"schema": "x MAP<STRING, INT>"}, ["schema"]),
+    ({"csv.header": " false ", "format": " csv "}, ["schema"]),
+])  # fmt: skip
+def test_settings_with_which_no_task_can_run_are_refused(config, keys):
+    assert [*FilesSourceConnector.validate({"path": "x", "topic": "t", **config})] == keys
 
 
 def test_a_row_that_violates_the_schema_is_an_error(tmp_path):
