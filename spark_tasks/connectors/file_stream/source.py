@@ -205,7 +205,11 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         """Yields the lines of the range, in batches of some megabytes."""
         assert isinstance(partition, FileRange)  # noqa: S101
         at, end, chunk = partition.start, partition.end, _FIRST_CHUNK
-        with open(partition.file, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered
+        try:
+            opened = open(partition.file, "rb", buffering=0)  # noqa: PTH123, SIM115 - unbuffered
+        except FileNotFoundError as error:  # the next attempt waits for it
+            raise RetriableError(f"file {partition.file} was removed before it was read") from error
+        with opened as file:
             while at < end:
                 data = np.empty(min(chunk, end - at), np.uint8)
                 file.seek(at)

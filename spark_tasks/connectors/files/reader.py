@@ -22,7 +22,7 @@ from spark_tasks.connectors.files import formats
 from spark_tasks.connectors.files.settings import FileFormat, FilesSettings
 from spark_tasks.connectors.read_limits import DEFAULT_BYTES, max_bytes, max_files
 from spark_tasks.data.columns import one_topic
-from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.plugins.api import SourceOffset, SourcePartition
 
 _logger = logging.getLogger(__name__)
@@ -189,7 +189,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         if self._columns is None:
             files = [path for path in self._all_files() if self._settings.format_of(path) is FileFormat.CSV]
             if not files:
-                raise ConnectError(f"there is no CSV file in {self._settings.path} to infer the columns from")
+                raise RetriableError(f"the CSV files of {self._settings.path} were removed before they were read")
             failure: DataError | None = None
             for path in files:
                 try:
@@ -214,12 +214,17 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             return ()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields batches of records in the order of the file. Raises DataError if a row cannot be read."""
+        """Yields batches of records in the order of the file. Raises DataError if a row cannot be read, RetriableError
+        if the file is gone, so that the next batch is one without it.
+        """
         assert isinstance(partition, FilePart)  # noqa: S101
-        for value, metadata in formats.read(partition, self._settings):
-            topics = one_topic(self._settings.topic, len(value))
-            fields = [pa.field("topic", topics.type), pa.field("value", value.type, metadata=metadata or None)]
-            yield pa.RecordBatch.from_arrays([topics, value], schema=pa.schema(fields))
+        try:
+            for value, metadata in formats.read(partition, self._settings):
+                topics = one_topic(self._settings.topic, len(value))
+                fields = [pa.field("topic", topics.type), pa.field("value", value.type, metadata=metadata or None)]
+                yield pa.RecordBatch.from_arrays([topics, value], schema=pa.schema(fields))
+        except FileNotFoundError as error:
+            raise RetriableError(f"file {partition.path} was removed before it was read") from error
 
     @override
     def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:

@@ -15,7 +15,7 @@ from spark_tasks.connectors.file_stream.connectors import FileStreamSinkConnecto
 from spark_tasks.connectors.file_stream.source import FileReader, StandardInputReader
 from spark_tasks.connectors.file_stream.standard_input import ReadAhead
 from spark_tasks.connectors.lines import split_lines
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 from tests.rigs.support import wait_until
 
 
@@ -172,6 +172,16 @@ def test_valid_offsets_are_accepted_except_for_stdin():
     for file in ({}, {"file": ""}, {"file": " "}, {"file": None}):
         with pytest.raises(ConnectError, match="stdin"):
             FileStreamSourceConnector.alter_offsets({"topic": "t", **file}, [])
+
+
+def test_a_file_that_is_removed_before_it_is_read_is_waited_for(tmp_path):
+    (tmp_path / "a").write_text("x\n")
+    reader = FileReader(str(tmp_path / "a"), "t")
+    [part] = reader.partitions(start := reader.initialOffset(), reader.latestOffset(start))
+    (tmp_path / "a").unlink()
+    with pytest.raises(RetriableError, match="was removed before it was read"):
+        [*reader.read(part)]
+    assert reader.latestOffset(start) == start
 
 
 def test_settings_are_trimmed_as_in_kafka_connect(tmp_path):

@@ -12,7 +12,7 @@ from spark_tasks.connectors.files import formats
 from spark_tasks.connectors.files.connector import FilesSourceConnector
 from spark_tasks.connectors.files.reader import FilesReader
 from spark_tasks.connectors.files.settings import FilesSettings
-from spark_tasks.errors import ConfigError, ConnectError, DataError
+from spark_tasks.errors import ConfigError, ConnectError, DataError, RetriableError
 from spark_tasks.pipeline.converters.python_values import to_python
 
 
@@ -92,6 +92,24 @@ def test_a_file_that_is_deleted_while_it_is_examined(tmp_path, monkeypatch):
 
     monkeypatch.setattr(formats, "complete_until", vanish)
     assert reader.latestOffset(reader.initialOffset()) == reader.initialOffset()
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_file_that_is_removed_before_it_is_read_is_left_out_of_the_next_batch(tmp_path, ending, planned):
+    """It failed the task."""
+    file = tmp_path / f"a.{ending}"
+    file.write_text('{"id": 1}\n')
+    if ending == "parquet":
+        pq.write_table(pa.table({"id": [1]}), file)
+    reader = reader_of(tmp_path)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    parts = reader.partitions(start, end) if planned else ()
+    file.unlink()
+    with pytest.raises(RetriableError, match="removed before"):
+        [*map(list, map(reader.read, parts or reader.partitions(start, end)))]
+    assert reader.latestOffset(start) == start
 
 
 def test_a_folder_that_is_missing_or_cannot_be_listed_is_reported_once_and_waited_for(tmp_path, caplog, monkeypatch):
