@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
-from spark_tasks.connectors.file_stream.line_ends import last_line_end, nth_line_end
+from spark_tasks.connectors.file_stream.line_ends import check_line, last_line_end, nth_line_end
 from spark_tasks.connectors.file_stream.standard_input import standard_input
 from spark_tasks.connectors.lines import split_lines
 from spark_tasks.connectors.read_limits import DEFAULT_BYTES, max_bytes
@@ -30,7 +30,6 @@ from spark_tasks.plugins.api import AlteredOffsets, Options, SourceConnector, So
 _logger = logging.getLogger(__name__)
 _FIRST_CHUNK = 1024 * 1024  # small, so that the broker gets records early, while the next chunk is read
 CHUNK_BYTES = 8 * 1024 * 1024
-MAX_LINE_BYTES = 1024 * 1024 * 1024  # in memory; no record of Kafka is that large
 _BUFFER_BYTES = 64 * 1024 * 1024  # of standard input, in the worker's memory
 _MAX_LONG = 2**63 - 1
 _START_AGAIN = "To read it from its beginning, stop the connector, reset its offsets and resume it"
@@ -184,11 +183,17 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
             bound = size if allowed is None else min(size, position + max(1, allowed))
             if self._lines is not None:
                 bound = nth_line_end(fd, position, bound, max(1, self._lines))
-            return {"filename": self._file, "position": last_line_end(fd, position, bound, size)}
+            return {"filename": self._file, "position": self._line_end(fd, position, bound, size)}
         except OSError as error:
             raise ConnectError(f"file {self._file} cannot be read: {error}") from error
         finally:
             os.close(fd)
+
+    def _line_end(self, fd: int, position: int, bound: int, size: int) -> int:
+        end = last_line_end(fd, position, bound, size)
+        if end == position:
+            check_line(self._file, position, size - position)
+        return end
 
     def _warn(self, warning: str) -> None:
         if warning != self._warning:
@@ -223,10 +228,7 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
                     if size < len(data) or at + size == end:  # the batch was planned up to a line end
                         raise ConnectError(f"file {partition.file} no longer has a complete line at byte {at}: was "
                                            f"it truncated or replaced? {_START_AGAIN}")
-                    if size >= MAX_LINE_BYTES:
-                        raise ConnectError(f"file {partition.file} has a line of {MAX_LINE_BYTES} bytes or more at "
-                                           f"byte {at}, too large for a record; alter the connector's offset to skip "
-                                           "it")
+                    check_line(partition.file, at, size)
                     chunk *= 2  # a line is longer than the chunk
                     continue
                 yield line_batch(partition.topic, lines)

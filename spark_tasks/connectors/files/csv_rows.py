@@ -9,6 +9,7 @@ import numpy as np
 
 from spark_tasks.arrays.jit import inlined
 from spark_tasks.arrays.jit import kernel as jit
+from spark_tasks.connectors.file_stream import line_ends
 from spark_tasks.connectors.files.settings import FilesSettings
 
 BLOCK_BYTES = 4 * 1024 * 1024
@@ -21,6 +22,7 @@ def complete_until(fd: int, start: int, bound: int, size: int, settings: FilesSe
     `start` if no row is complete. `size`: that of the file.
     """
     state, end, at = _START, start, start
+    size = min(size, max(bound, start + line_ends.MAX_LINE_BYTES))
     while at < bound or (at < size and end == start):
         data = np.frombuffer(os.pread(fd, min(BLOCK_BYTES, size - at), at), np.uint8)
         if not len(data):

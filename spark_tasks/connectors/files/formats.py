@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from spark_tasks.connectors.file_stream.line_ends import last_line_end
+from spark_tasks.connectors.file_stream.line_ends import check_line, last_line_end
 from spark_tasks.connectors.files import csv_rows
 from spark_tasks.connectors.files.settings import FileFormat, FilesSettings
 from spark_tasks.connectors.lines import as_text, split_lines
@@ -188,17 +188,18 @@ def _bytes(part: FilePiece, begin: int = 0) -> pa.Buffer:
 
 def _read_json(part: FilePiece) -> Iterator[Column]:
     data = np.frombuffer(_bytes(part), np.uint8)
-    at = 0
+    at, size = 0, BLOCK_BYTES
     while at < len(data):
-        piece = data[at : at + BLOCK_BYTES]
+        piece = data[at : at + size]
         last = at + len(piece) == len(data)
         lines, used = split_lines(piece, final=last)
-        rest = piece[used:]
+        if not used and not last:  # a line is longer than the block
+            check_line(part.path, part.start + at, size)
+            size *= 2
+            continue
+        rest, size = piece[used:], BLOCK_BYTES
         if last and len(rest):  # a last line without a line end
             lines, used = pa.concat_arrays([lines, pa.array([rest.tobytes().decode("utf-8", "replace")])]), len(piece)
-        if not used:
-            lines, used = split_lines(np.append(data[at:], np.uint8(10)), final=True)  # a line is longer than a block
-            used = min(used, len(data) - at)
         texts = lines.filter(pc.not_equal(pc.utf8_trim_whitespace(lines), "")).cast(pa.binary())
         try:
             if len(texts):

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes
 from typing_extensions import override
 
+from spark_tasks.connectors.file_stream.line_ends import check_line
 from spark_tasks.connectors.files import formats
 from spark_tasks.connectors.files.settings import FileFormat, FilesSettings
 from spark_tasks.connectors.read_limits import DEFAULT_BYTES, max_bytes, max_files
@@ -165,6 +166,8 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             return formats.row_groups_within(path, position, share)
         status = path.stat()
         end = formats.complete_until(path, position, share, status.st_size, self._settings)
+        if end == position:
+            check_line(path, position, status.st_size - position)
         return status.st_size if end == position and self._is_final(status) else end
 
     def _is_final(self, status: os.stat_result) -> bool:

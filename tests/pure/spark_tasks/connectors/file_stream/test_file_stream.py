@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
-from spark_tasks.connectors.file_stream import source
+from spark_tasks.connectors.file_stream import line_ends
 from spark_tasks.connectors.file_stream.connectors import FileStreamSinkConnector, FileStreamSourceConnector
 from spark_tasks.connectors.file_stream.source import FileReader, StandardInputReader
 from spark_tasks.connectors.file_stream.standard_input import ReadAhead
@@ -90,7 +90,7 @@ def test_a_file_that_shrinks_between_planning_and_reading_is_an_error(tmp_path):
 
 def test_a_line_that_is_too_large_for_memory_is_an_error(tmp_path, monkeypatch):
     """A line of two gigabytes failed with `Negative offsets in binary array`; a larger one could end the process."""
-    monkeypatch.setattr(source, "MAX_LINE_BYTES", 4 * 1024 * 1024)
+    monkeypatch.setattr(line_ends, "MAX_LINE_BYTES", 4 * 1024 * 1024)
     file = tmp_path / "f"
     with file.open("wb") as large:
         large.write(b"first\n" + b"x" * (3 * 1024 * 1024) + b"\n")
@@ -98,8 +98,11 @@ def test_a_line_that_is_too_large_for_memory_is_an_error(tmp_path, monkeypatch):
         large.write(b"\nlast\n")
     reader = reader_of(file)
     (part,) = reader.partitions(reader.initialOffset(), reader.latestOffset(reader.initialOffset()))
-    with pytest.raises(ConnectError, match=r"^file .*/f has a line of 4194304 bytes or more at byte 3145735, "):
+    too_large = r"^file .*/f has a line of 4194304 bytes or more at byte 3145735, "
+    with pytest.raises(ConnectError, match=too_large):
         list(reader.read(part))
+    with pytest.raises(ConnectError, match=too_large):  # if its end is beyond the limit, too
+        reader.latestOffset({"position": 3145735}, ReadMaxBytes(1000))
     after = FileReader(str(file), "t")
     assert lines_of(after, {"filename": str(file), "position": 20 * 1024 * 1024},
                     after.latestOffset({"position": 20 * 1024 * 1024})) == ["", "last"]

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxFiles
 
+from spark_tasks.connectors.file_stream import line_ends
 from spark_tasks.connectors.files import formats
 from spark_tasks.connectors.files.connector import FilesSourceConnector
 from spark_tasks.connectors.files.reader import FilesReader
@@ -463,6 +464,33 @@ def test_json_lines_that_span_several_blocks_are_read(tmp_path, monkeypatch):
     batches = [batch for part in parts for batch in reader.read(part)]
     values = [row["i"] for b in batches for row in to_python(b["value"], b.schema.field("value").metadata)]
     assert values == [*range(20), "x" * 60, 1]
+
+
+def test_lines_after_a_long_one_are_read_in_blocks(tmp_path, monkeypatch):
+    """They became one batch, however many they were."""
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 16)
+    lines = ['{"i":"' + "x" * 60 + '"}', *('{"i":1}',) * 50]
+    (tmp_path / "a.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    reader = reader_of(tmp_path)
+    start = reader.initialOffset()
+    [part] = reader.partitions(start, reader.latestOffset(start))
+    sizes = [len(batch) for batch in reader.read(part)]
+    assert sum(sizes) == 51
+    assert max(sizes) < 10
+
+
+@pytest.mark.parametrize("wait", ["-1", "0"])
+@pytest.mark.parametrize(("name", "text", "byte"), [
+    ("a.jsonl", '{"i":1}\n{"i":"' + "x" * 200, 8), ("a.csv", "i\n1\n" + "x" * 200, 4),
+    ("a.csv", 'i\n1\n"\n' + "x\n" * 100, 4),
+])  # fmt: skip
+def test_a_line_that_is_too_large_for_memory_is_an_error(tmp_path, monkeypatch, name, text, byte, wait):
+    monkeypatch.setattr(line_ends, "MAX_LINE_BYTES", 100)
+    (tmp_path / name).write_text(text)
+    reader = reader_of(tmp_path, last_line_wait_ms=wait, csv_multiline="true")
+    first = reader.latestOffset(reader.initialOffset(), ReadMaxBytes(20))
+    with pytest.raises(ConnectError, match=rf"/{name} has a line of 100 bytes or more at byte {byte}, "):
+        reader.latestOffset(first, ReadMaxBytes(20))
 
 
 def test_parquet_files_are_read_by_row_groups(tmp_path):
