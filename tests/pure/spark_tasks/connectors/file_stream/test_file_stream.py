@@ -259,6 +259,36 @@ def test_a_batch_of_standard_input_ends_at_no_half_of_a_line_end(limit):
     os.close(into)
 
 
+def test_readers_of_standard_input_continue_after_what_another_one_has_committed(monkeypatch):
+    """They sent parts of lines."""
+    out, into = os.pipe()
+    ahead = ReadAhead(out)
+    monkeypatch.setattr("spark_tasks.connectors.file_stream.source.standard_input", lambda: ahead)
+    first, second = StandardInputReader("t"), StandardInputReader("t")
+    start = first.initialOffset()
+    os.write(into, b"".join(b"line %03d\n" % number for number in range(20)))
+    wait_until(lambda: first.latestOffset(start) == {"at": 180})
+    planned = second.latestOffset(start, ReadMaxBytes(27))
+    first.commit({"at": 90})
+    assert lines_of_stdin(second, start, planned) == []
+    after = second.latestOffset(planned, ReadMaxBytes(18))
+    assert lines_of_stdin(second, planned, after) == ["line 010", "line 011"]
+    os.close(into)
+
+
+def test_a_line_of_standard_input_that_cannot_be_held_is_an_error(monkeypatch):
+    """Nothing more was read, without a message."""
+    monkeypatch.setattr("spark_tasks.connectors.file_stream.standard_input.BUFFER_BYTES", 10)
+    out, into = os.pipe()
+    ahead = ReadAhead(out)
+    os.write(into, b"1\n" + b"x" * 20)
+    wait_until(lambda: ahead.line_end(0, 100) == 2)
+    ahead.discard(2)
+    with pytest.raises(ConnectError, match=r"^standard input has a line of more than 10 bytes$"):
+        ahead.line_end(2, 100)
+    os.close(into)
+
+
 def lines_of_stdin(reader, start, end):
     parts = pickle.loads(pickle.dumps(reader.partitions(start, end)))
     return [line for part in parts for batch in reader.read(part) for line in batch["value"].to_pylist()]
