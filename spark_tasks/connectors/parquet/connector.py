@@ -47,7 +47,8 @@ class ParquetSinkConnector(SinkConnector):
         ),
         ConfigKey(
             "kafka.columns", Type.BOOLEAN, default=False,
-            doc="Whether rows start with the columns _topic, _partition, _offset and _timestamp of the record.",
+            doc="Whether rows start with the columns _topic, _partition, _offset and _timestamp of the record, which "
+                "then may not have fields with these names.",
         ),
     )  # fmt: skip
 

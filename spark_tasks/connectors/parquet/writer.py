@@ -23,7 +23,7 @@ from spark_tasks.connectors.parquet.claims import KEPT_S, claim, finish, labels,
 from spark_tasks.connectors.parquet.file_names import OffsetRange, present
 from spark_tasks.connectors.parquet.settings import ParquetSettings
 from spark_tasks.data.columns import is_json, metadata_of
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.pipeline.converters.json_columns import parse_columns
 from spark_tasks.pipeline.converters.json_write import JsonWriter
 from spark_tasks.plugins.origin import kafka_partition
@@ -229,7 +229,7 @@ def _remove(paths: Iterator[str] | Sequence[str]) -> None:
 
 def as_table(batch: pa.RecordBatch, *, kafka_columns: bool) -> pa.Table:
     """Converts records to a table with the fields of the values as columns. Values other than structs and maps become
-    one column `value`. `kafka_columns`: see the setting.
+    one column `value`. `kafka_columns`: see the setting. Raises DataError if a field has the name of one of them.
     """
     value, field = batch.column("value"), batch.schema.field("value")
     if is_json(field.metadata):
@@ -248,6 +248,9 @@ def as_table(batch: pa.RecordBatch, *, kafka_columns: bool) -> pa.Table:
             "_offset": batch.column("offset"),
             "_timestamp": batch.column("timestamp").cast(pa.timestamp("ms", tz="UTC")),
         }
+        if doubled := sorted(own.keys() & arrays):
+            raise DataError(f"the records have a field {doubled[0]}, as a column of kafka.columns: rename it with a "
+                            "transform, or set kafka.columns=false")
         arrays = {**own, **arrays}
     return pa.table(arrays)
 

@@ -16,7 +16,7 @@ from spark_tasks.connectors.parquet.claims import claim
 from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
 from spark_tasks.connectors.parquet.file_names import OffsetRange, parse, present
 from spark_tasks.data.schema import DECIMAL
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.sinks.writes import WriterRunner
 from tests.rigs.raw_records import JSON, raw_batch, worker
@@ -286,6 +286,17 @@ def test_values_that_parquet_cannot_represent_are_written_as_json(tmp_path):
         (2, 2.5, "{}", '"x"'),
         (None,) * 4,
     ]
+
+
+def test_a_field_does_not_replace_a_column_of_kafka(tmp_path):
+    """The positions were lost."""
+    batch = PIPELINE.to_connect("t", 0, raw_batch([b'{"_offset":"x"}']))
+    with pytest.raises(DataError, match=r"^the records have a field _offset, as a column of kafka.columns: rename it "):
+        write(writer_of(tmp_path, kafka_columns="true"), batch)
+    assert list(tmp_path.iterdir()) == []
+    writer = writer_of(tmp_path)
+    writer.commit([write(writer, batch)])
+    assert pq.read_table(tmp_path / visible(tmp_path)[0]).to_pylist() == [{"_offset": "x"}]
 
 
 @pytest.mark.parametrize(("schema", "payload", "stored"), [
