@@ -39,6 +39,8 @@ def end_of_rows(data: Any, size: int, settings: FilesSettings) -> int:
     """
     if len(data) <= size:
         return len(data)
+    if not settings.multiline and (found := len(complete_rows(data[:size].tobytes(), settings))):
+        return found + 1 if data[found - 1] == _CR and data[found] == _LF else found
     end, _ = _end_of_rows(data, size, False, _START, *_characters(settings))
     return len(data) if end < 0 else int(end)
 
@@ -54,7 +56,7 @@ def complete_rows(data: bytes, settings: FilesSettings) -> bytes:
 def quoted_line_end(data: Any, settings: FilesSettings) -> int:
     """Returns the index of the first line end in a quoted field of `data`, an array of bytes with whole rows, or -1."""
     delimiter, quote = ord(settings.delimiter), ord(settings.quote)
-    return int(_quoted_line_end(data, delimiter, quote)) if (data == quote).any() else -1
+    return int(_quoted_line_end(data, delimiter, quote)) if settings.quote.encode() in data.tobytes() else -1
 
 
 def _characters(settings: FilesSettings) -> tuple[int, int]:

@@ -44,6 +44,18 @@ def test_blocks_have_the_rows_that_arrow_finds(text, size):
     assert found == rows_of(text)
 
 
+@given(texts, st.integers(1, 20))
+def test_without_multiline_blocks_end_at_line_ends(text, size):
+    at, found = 0, []
+    while at < len(text):
+        end = at + csv_rows.end_of_rows(np.frombuffer(text, np.uint8)[at:], size, settings_of())
+        assert end > at
+        assert end - at <= size + 1 or not csv_rows.complete_rows(text[at : at + size], settings_of())
+        found += text[at:end].splitlines()
+        at = end
+    assert found == text.splitlines()
+
+
 @given(texts, st.integers(1, 20), st.integers(1, 9))
 def test_the_rows_of_a_file_are_found_in_parts_and_blocks_of_any_size(tmp_path_factory, text, share, block):
     file = tmp_path_factory.mktemp("files") / "a.csv"
