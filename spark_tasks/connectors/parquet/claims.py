@@ -64,9 +64,10 @@ def finish(folder: Path, topic: str, partition: int) -> None:
         if held is None:
             continue
         final = folder / held.name
-        with suppress(FileNotFoundError):  # it was renamed, or aborted
-            (folder / hidden).rename(final)
-            sync_folder(folder)
+        if hidden:  # claims of earlier versions do not say it: their batch is repeated
+            with suppress(FileNotFoundError):  # it was renamed, or aborted
+                (folder / hidden).rename(final)
+                sync_folder(folder)
         with suppress(FileNotFoundError):
             if not final.exists() or time.time() - name.stat().st_mtime > KEPT_S:
                 name.unlink()

@@ -185,6 +185,17 @@ def test_a_task_suspended_between_claim_and_rename_whose_file_was_completed_and_
     assert visible(tmp_path) == ["archive"]
 
 
+def test_a_claim_without_a_hidden_name_is_removed_and_its_batch_repeated(tmp_path, monkeypatch):
+    monkeypatch.setattr("spark_tasks.connectors.parquet.writer.labels", lambda _, held: {"heeler.offsets": held.name})
+    [(path, held)] = writer_of(tmp_path).write(iter([records(0, 4)])).files
+    assert claim(tmp_path, path, held)
+    monkeypatch.undo()
+    writer = writer_of(tmp_path)
+    assert writer.resume_from("t-x", 2) is None
+    writer.commit([write(writer, records(0, 6))])
+    assert ids(tmp_path) == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_claim_whose_request_was_repeated_is_the_tasks_own(tmp_path):
     [(path, held)] = write(writer_of(tmp_path), records(0, 4)).files
     [(other, _)] = write(writer_of(tmp_path), records(0, 4)).files
