@@ -90,15 +90,10 @@ def infer_columns(path: Path, settings: FilesSettings, *, final: bool) -> Column
 def _columns_of(rows: bytes, path: Path, settings: FilesSettings) -> Columns:
     if not rows.strip(b"\r\n"):
         return ()
-    parsing, converting = _options(settings)
-    reading = csv.ReadOptions(
-        use_threads=False, block_size=len(rows) + 1, autogenerate_column_names=not settings.header)
-    try:
-        table = csv.read_csv(pa.BufferReader(rows + b"\n"), reading, parsing, csv.ConvertOptions(**converting))
-    except pa.ArrowInvalid as error:
-        raise DataError(f"file {path} is not a readable CSV file: {error}") from error
-    _check_once(table.column_names, table.column_names, path)
-    return tuple((f.name, _inferred_type(f.type)) for f in table.schema) if len(table) else ()
+    table = _table(rows, path, settings)
+    names = _names(table, path)
+    _check_once(names, names, path)
+    return tuple(zip(names, map(_inferred_type, table.schema.types), strict=True)) if len(table) else ()
 
 
 def _inferred_type(kind: pa.DataType) -> pa.DataType:
@@ -113,23 +108,40 @@ def _check_once(needed: Sequence[str], names: Sequence[str], path: Path | str) -
         raise DataError(f"file {path} has several columns named {doubled[0]}: rename them in its header")
 
 
-def _header(path: str, parsing: csv.ParseOptions) -> tuple[list[str], int]:
-    """Returns the names in the first line that is not empty, and where it ends; no names if there is none."""
-    end = 0
+def _header(path: str, settings: FilesSettings) -> tuple[list[str], int]:
+    """Returns the names in the first row that is not empty, and where it ends; no names if there is none."""
     with open(path, "rb") as file:  # noqa: PTH123
         start = file.read(SAMPLE_BYTES)
-    for line in start.splitlines(keepends=True):
-        end += len(line)
-        if line.strip(b"\r\n"):
-            table = csv.read_csv(pa.BufferReader(line), csv.ReadOptions(use_threads=False), parsing)
-            return list(table.column_names), end
+    data, end = np.frombuffer(start, np.uint8), 0
+    while end < len(start):
+        begin, end = end, end + csv_rows.end_of_rows(data[end:], 1, settings)
+        if (row := start[begin:end]).strip(b"\r\n"):
+            return _names(_table(row, path, settings), path), end
     return [], end
+
+
+def _table(rows: bytes, path: object, settings: FilesSettings) -> pa.Table:
+    """Returns rows, the first of which may be a header, with inferred types. Raises DataError."""
+    parsing, converting = _options(settings)
+    reading = csv.ReadOptions(
+        use_threads=False, block_size=len(rows) + 1, autogenerate_column_names=not settings.header)
+    try:
+        return csv.read_csv(pa.BufferReader(rows + b"\n"), reading, parsing, csv.ConvertOptions(**converting))
+    except pa.ArrowInvalid as error:
+        raise DataError(f"file {path} is not a readable CSV file: {error}") from error
+
+
+def _names(table: pa.Table, path: object) -> list[str]:
+    try:
+        return list(table.column_names)
+    except UnicodeDecodeError:
+        raise DataError(f"the header of file {path} is not UTF-8") from None
 
 
 def _read_csv(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
     columns = part.columns or ()
     parsing, converting = _options(settings)
-    names, begin = _header(part.path, parsing) if settings.header else ([name for name, _ in columns], 0)
+    names, begin = _header(part.path, settings) if settings.header else ([name for name, _ in columns], 0)
     wanted = [name for name, _ in columns]
     _check_once(wanted, names, part.path)
     if names and wanted and not set(names) & set(wanted):

@@ -281,6 +281,23 @@ def test_the_header_is_the_first_line_that_is_not_empty(tmp_path, line_end):
     assert [row["id"] for row in all_rows(reader_of(tmp_path))] == [1, 2, 3], "without a schema, too"
 
 
+@pytest.mark.parametrize("schema", [None, "id INT"])
+def test_a_header_that_is_not_utf8_is_an_error_that_names_the_file(tmp_path, schema):
+    options = {"schema": schema} if schema else {}
+    for encoding in ("latin-1", "utf-16"):
+        (tmp_path / "a.csv").write_bytes("id,caf\xe9\n1,x\n".encode(encoding))
+        with pytest.raises(DataError, match=r"^the header of file .*/a\.csv is not UTF-8$"):
+            all_rows(reader_of(tmp_path, **options))
+    (tmp_path / "a.csv").write_text('"id,name\n1,x\n')
+    with pytest.raises(DataError, match=r"file .*/a\.csv"):
+        all_rows(reader_of(tmp_path, **options))
+
+
+def test_a_header_may_have_a_line_end_in_quotes(tmp_path):
+    (tmp_path / "a.csv").write_text('\n"id","na\nme"\n1,x\n')
+    assert all_rows(reader_of(tmp_path, csv_multiline="true")) == [{"id": 1, "na\nme": "x"}]
+
+
 def test_columns_are_inferred_from_the_first_file_that_has_any(tmp_path):
     (tmp_path / "a.csv").write_text("\n\r\n\n")
     reader = reader_of(tmp_path)
