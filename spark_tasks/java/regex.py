@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import regex
 
@@ -30,9 +30,6 @@ _COUNTS: Final = re.compile(r"\{([0-9]+)(,([0-9]*))?\}")
 _OCTAL: Final = re.compile("[0-3][0-7]{2}|[0-7]{1,2}")
 _FLAGS: Final = re.compile("([idmsuxU]*)(?:-([idmsuxU]*))?([:)])")
 _LAST_INT: Final = 2**31 - 1
-_MATCH_S: Final = 0.1
-TOO_SLOW: Final = "takes too long to match; simplify it (nested repetitions such as (a+)+ are slow)"
-"""What an error says about a pattern for which `matches` raises TimeoutError."""
 
 
 @lru_cache(maxsize=200)
@@ -43,14 +40,6 @@ def compile_java(pattern: str) -> re.Pattern[str]:
     except (regex.error, OverflowError) as error:
         raise re.error(str(error), pattern) from None
     return cast("re.Pattern[str]", compiled)  # the library's patterns have the methods of Python's
-
-
-def matches(pattern: re.Pattern[str], text: str) -> bool:
-    """Returns whether a compiled Java pattern matches the whole text, which must be short: raises TimeoutError after a
-    tenth of a second, in which other threads wait.
-    """
-    slow: Any = pattern  # of the library `regex`, whose methods have timeouts
-    return slow.fullmatch(text, timeout=_MATCH_S) is not None
 
 
 def _unquoted(pattern: str) -> str:

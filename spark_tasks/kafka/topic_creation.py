@@ -13,7 +13,8 @@ import kafka.errors as protocol
 from spark_tasks.config.connector_keys import SOURCE
 from spark_tasks.config.types import Type, invalid, parse_type
 from spark_tasks.errors import ConfigError
-from spark_tasks.java.regex import TOO_SLOW, compile_java, matches
+from spark_tasks.java.bounded_match import TOO_SLOW, matches
+from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.connections import net_client

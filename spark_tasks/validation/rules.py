@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from spark_tasks.config.auto_tasks import AUTO, AUTO_MAX, MAX
 from spark_tasks.config.definition import ConfigValue, Type, parse_type
 from spark_tasks.config.types import invalid, shown
-from spark_tasks.java.regex import TOO_SLOW, compile_java, matches
+from spark_tasks.java.bounded_match import TOO_SLOW, matches
+from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_properties import consumer_group
 from spark_tasks.validation.common_keys import Subject
 
