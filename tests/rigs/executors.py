@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
+import subprocess
+import sys
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
@@ -119,6 +122,27 @@ class Kept(Threads):
             while split := wire.receive(work):
                 wire.send(work, pickled_outcomes([run_split(split)]))
             work.shutdown(socket.SHUT_RDWR)
+
+
+SERVE = "import pickle, sys, spark_tasks.spark.residents.link as l; l.serve(pickle.load(sys.stdin.buffer))"
+
+
+class Processes(Threads):
+    """Real processes, which take a second to start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def launch(self, ticket: Ticket) -> None:
+        process = subprocess.Popen([sys.executable, "-c", SERVE], stdin=subprocess.PIPE)
+        assert process.stdin is not None
+        with process.stdin as tickets:
+            pickle.dump(ticket, tickets)
+        self.started.append(process)
+
+    def ended(self) -> bool:
+        return all(process.poll() is not None for process in self.started)
 
 
 class Rig:

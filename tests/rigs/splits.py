@@ -150,6 +150,15 @@ class HoldInterpreter:
 
 
 @dataclass(frozen=True)
+class CloseDescriptors:
+    """Closes all its process's descriptors, as a library does that makes a daemon of its process, and goes on."""
+
+    def run(self) -> None:
+        os.closerange(3, 1024)
+        time.sleep(60)
+
+
+@dataclass(frozen=True)
 class IsImported:
     """Whether its process has already imported the module."""
 

@@ -12,6 +12,7 @@ import os
 import secrets
 import select
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -38,14 +39,22 @@ RETRY_S = 1.0
 
 @dataclass(slots=True)
 class Line:
-    """The two connections of a process. `pid`: its process id if signals can be sent to it, else 0."""
+    """The two connections of a process. `pid`: its process id if signals can be sent to it, else 0. `handle`: a pidfd
+    of it, which never stands for a later process with the same id; -1 if there is none.
+    """
 
     work: socket.socket
     leash: socket.socket
     pid: int = 0
+    handle: int = -1
 
     def kill(self) -> None:
-        """Kills the process, whatever it is doing."""
+        """Kills the process, whatever it is doing, and even if a plugin has closed its connections. Not to be called
+        when the line may be closed meanwhile.
+        """
+        if self.handle >= 0:
+            with suppress(OSError):
+                signal.pidfd_send_signal(self.handle, signal.SIGKILL)
         with suppress(OSError):
             self.leash.settimeout(1.0)
             self.leash.send(b"x")
@@ -72,6 +81,9 @@ class Line:
         """Closes both connections, which kills a process that has not been asked to end."""
         self.work.close()
         self.leash.close()
+        if self.handle >= 0:
+            os.close(self.handle)
+            self.handle = -1
 
     def close_after(self, timeout_s: float) -> None:
         """Closes after the process has closed its end, or after the timeout."""
@@ -220,7 +232,7 @@ class ExecutorListener:
         sock.settimeout(None)
         assert expected.leash is not None  # noqa: S101 - checked above
         pid = peer_pid(sock) if self._path else 0 if self._remote else hello.pid
-        self._joined(hello.number, Line(sock, expected.leash, pid))
+        self._joined(hello.number, Line(sock, expected.leash, pid, handle_of(pid) if pid else -1))
 
 
 def peer_pid(sock: socket.socket) -> int:
@@ -234,3 +246,13 @@ def peer_pid(sock: socket.socket) -> int:
     if uid not in (os.getuid(), 0):
         raise ConnectionError(f"a process of user {uid}")
     return int(pid)
+
+
+def handle_of(pid: int) -> int:
+    """A pidfd of another process, which has a connection open and therefore lives; -1 if the system has none."""
+    if not hasattr(os, "pidfd_open") or pid == os.getpid():
+        return -1
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # an old kernel, or a sandbox that refuses it
+        return -1

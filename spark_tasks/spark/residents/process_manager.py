@@ -258,6 +258,7 @@ class ProcessManager:
                 answer = wire.receive(line.work)
             except Exception as error:  # noqa: BLE001 - any end of the connection, or an invalid size
                 self._gone(resident, item.batch.task)
+                line.kill()  # it runs on if the plugin has only closed the connections
                 sure = bool(line.pid) and has_ended(line.pid, ENDING_S)
                 kind = ExecutorEndedError if sure else SparkLostError
                 lost = kind(f"the executor process of {item.batch.task} ended: {error}")

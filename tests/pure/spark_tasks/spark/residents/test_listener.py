@@ -23,6 +23,7 @@ from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.link import dial
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.wire import Ticket
+from tests.rigs.executors import SERVE
 from tests.rigs.splits import Answer, HoldInterpreter
 from tests.rigs.support import wait_until
 
@@ -154,7 +155,6 @@ def test_executors_can_join_again_after_the_system_had_no_thread_left(
     arrived.get(timeout=10)[1].close()
 
 
-SERVE = "import pickle, sys, spark_tasks.spark.residents.link as l; l.serve(pickle.load(sys.stdin.buffer))"
 AGAIN = f"""{SERVE}
 import threading
 threads = threading.active_count()

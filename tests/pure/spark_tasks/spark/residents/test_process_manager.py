@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 from concurrent.futures import CancelledError
 
 import pytest
 
-from spark_tasks.spark.context import SparkLostError
+from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.residents import process_manager
 from spark_tasks.spark.residents.process import Resident
-from tests.rigs.executors import MAX_PROCESSES, RUNNING, Kept, Rig, Slow, Threads, gates
-from tests.rigs.splits import Answer
+from tests.rigs.executors import MAX_PROCESSES, RUNNING, Kept, Processes, Rig, Slow, Threads, gates
+from tests.rigs.splits import Answer, CloseDescriptors
 from tests.rigs.support import wait_until
 
 
@@ -239,3 +240,13 @@ def test_a_pool_can_be_closed_while_a_process_joins(rig: Rig, monkeypatch: pytes
     batch = rig.submit("a-0", Answer(1))
     wait_until(lambda: rig.settled(batch) and closed)
     assert not any(closed)
+
+
+@pytest.mark.integration  # processes of their own
+def test_a_process_whose_plugin_has_closed_its_connections_is_killed(
+    real: Rig, processes: Processes
+) -> None:
+    """Otherwise it would run on, beside the repeated batch, and outlive the worker."""
+    with pytest.raises(ExecutorEndedError):
+        real.submit("a-0", CloseDescriptors()).result(30)
+    wait_until(lambda: -signal.SIGKILL in [process.poll() for process in processes.started])
