@@ -61,7 +61,7 @@ class Threads:
             self.works.append(work)
             threading.Thread(target=self._obey, args=(leash, work), daemon=True).start()
             while split := wire.receive(work):
-                wire.send(work, pickled_outcomes([run_split(split)]))
+                wire.send(work, pickled_outcomes([run_split(split.removeprefix(wire.OTHER))]))
             work.shutdown(socket.SHUT_RDWR)
 
     @staticmethod
@@ -120,7 +120,7 @@ class Kept(Threads):
             leash, work = dial(ticket, leash=True), dial(ticket, leash=False)
             self.works += [leash, work]
             while split := wire.receive(work):
-                wire.send(work, pickled_outcomes([run_split(split)]))
+                wire.send(work, pickled_outcomes([run_split(split.removeprefix(wire.OTHER))]))
             work.shutdown(socket.SHUT_RDWR)
 
 

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable
 
 from spark_tasks.backoff import doubled
 from spark_tasks.errors import plugin_code
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.fairness import connector_of
 from spark_tasks.spark.residents.listener import Line
-from spark_tasks.spark.residents.process import Expects, Launcher, Resident
+from spark_tasks.spark.residents.process import Expects, Launcher, Resident, best_for
 from spark_tasks.spark.residents.process_state import has_ended
 
 _logger = logging.getLogger(__name__)
@@ -53,7 +54,8 @@ class ProcessManager:
         died: Callable[[], None],
     ) -> None:
         self.residents: dict[int, Resident] = {}
-        self.idle: list[Resident] = []  # the one used last is used first, so that the others can end
+        self.idle: list[Resident] = []  # the one used last is the last one
+        self.most_busy = 0  # how many were in use at a time; its reader resets it
         self._listener = listener
         self._lock = lock
         self._max_processes = max_processes
@@ -63,6 +65,7 @@ class ProcessManager:
         self._given_up = given_up
         self._died = died
         self._dying: dict[Resident, float] = {}
+        self._replaced = RateLimitedLog()
         self._launcher: Launcher | None = None
         self._former: list[Launcher] = []
         self._stand_in: Launcher | None = None
@@ -229,13 +232,15 @@ class ProcessManager:
     # Running splits
 
     def give(self, item: Item) -> None:
-        """Gives a split to the idle process that was used last. The caller holds the lock, and a process is idle."""
-        resident = self.idle.pop()
-        resident.item, resident.since, resident.exempt = item, time.monotonic(), False
-        resident.cpu, resident.slow_at = (0.0, 0.0), 0.0
+        """Gives a split to the idle process that suits it best. The caller holds the lock, and a process is idle."""
+        connector = connector_of(item.batch.task)
+        resident = best_for(connector, self.idle)
+        self.idle.remove(resident)
+        self.most_busy = max(self.most_busy, len(self.residents) - len(self.idle))
+        resident.take(item, connector)
         begun = 0
         if resident.line is not None and isinstance(item.split, bytes):
-            begun = wire.begin_to_send(resident.line.work, item.split)
+            begun = wire.begin_to_send(resident.line.work, resident.frame_of(item.split))
         resident.inbox.put((item, begun))
 
     def _drive(self, resident: Resident, line: Line) -> None:
@@ -244,7 +249,7 @@ class ProcessManager:
             item, begun = given
             try:
                 with plugin_code():
-                    payload = item.payload()
+                    payload = resident.frame_of(item.payload())
             except Exception as error:  # noqa: BLE001 - a plugin's objects may not be picklable
                 self._over(resident, item, error)
                 continue
@@ -266,6 +271,9 @@ class ProcessManager:
                     afterwards = self._ended(item, lost)
                 afterwards()
                 break
+            if not answer:
+                self._replace(resident, item)
+                break
             try:
                 outcome: Outcome | Exception = outcome_of(answer, item.batch.task)
             except SparkLostError as error:
@@ -276,6 +284,17 @@ class ProcessManager:
         with self._lock:
             self._dying.pop(resident, None)
             self._changed()
+
+    def _replace(self, resident: Resident, item: Item) -> None:
+        """The process has not begun the split, because of what another connector has left there."""
+        self._replaced.log(
+            _logger, logging.WARNING, "Replacing an executor process: a thread or a timer that connector %s has left "
+            "behind still runs in it, or something that it has changed cannot be restored", resident.former)
+        with self._lock:
+            resident.item = None
+            if not resident.removed:
+                self.kill([resident])
+        self._returned(item)
 
     def _over(self, resident: Resident, item: Item, outcome: Outcome | Exception) -> None:
         with self._lock:  # acquired once: with many small splits, all wait for this lock

@@ -1,7 +1,9 @@
 """The protocol between a worker and its executor processes: frames, and a handshake that authenticates both sides.
 
 A frame is 8 bytes of length and the payload: a pickled split to the process, a pickled list with its Outcome back. A
-frame of length 0 asks the process to end. Each process has two connections: for work, and the leash (link.py).
+frame of length 0 asks the process to end. Before the split of another connector than the previous one's, the payload
+has a byte (OTHER); the process answers with a frame of length 0 if it must be replaced before it may run that split.
+Each process has two connections: for work, and the leash (link.py).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 
 HEAD = struct.Struct(">Q")
 HELLO = struct.Struct(">Q?Q32s32s")  # number, leash?, pid, proof, challenge
+OTHER = b"\0"  # a pickle begins with another byte
 CHALLENGE_BYTES = 32
 GREETING_S = 10.0  # for each step of the handshake
 _CHUNK = 1 << 20

@@ -11,9 +11,9 @@ import pytest
 
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.residents import process_manager
-from spark_tasks.spark.residents.process import Resident
+from spark_tasks.spark.residents.process import Resident, best_for
 from tests.rigs.executors import MAX_PROCESSES, RUNNING, Kept, Processes, Rig, Slow, Threads, gates
-from tests.rigs.splits import Answer, CloseDescriptors
+from tests.rigs.splits import Answer, ChangeProcess, CloseDescriptors, LeaveBehind, SeeProcess
 from tests.rigs.support import wait_until
 
 
@@ -250,3 +250,58 @@ def test_a_process_whose_plugin_has_closed_its_connections_is_killed(
     with pytest.raises(ExecutorEndedError):
         real.submit("a-0", CloseDescriptors()).result(30)
     wait_until(lambda: -signal.SIGKILL in [process.poll() for process in processes.started])
+
+
+def used(rig: Rig, connector: str) -> set[int]:
+    """The processes whose last split was one of this connector."""
+    return {number for number, one in rig.processes.residents.items() if one.connector == connector}
+
+
+def test_a_connector_prefers_the_process_that_it_has_used(rig: Rig) -> None:
+    """It has its caches and connections, and what its plugin has left there."""
+    held = [rig.gate(f"{name}-0", f"held-{name}") for name in "ab"]
+    for gate in gates.values():
+        gate.set()
+    assert [batch.result(20) for batch in held] == [["held-a"], ["held-b"]]
+    before = [used(rig, name) for name in "ab"]
+    for name in "abba":
+        rig.idle(2)
+        assert rig.submit(f"{name}-1", Answer(1)).result(20) == [1]
+    assert [used(rig, name) for name in "ab"] == before
+
+
+def test_another_connector_gets_the_process_that_was_not_used_for_longest(rig: Rig) -> None:
+    rig.idle(1)
+    with rig.lock:
+        processes = [Resident(n, Threads(), connector=name) for n, name in enumerate("abca")]
+    assert [best_for(name, processes).number for name in "abcd"] == [3, 1, 2, 0]
+    assert best_for("d", [*processes, Resident(9, Threads())]).number == 9
+
+
+@pytest.mark.integration  # processes of their own
+def test_what_a_plugin_has_changed_in_its_process_is_restored_for_other_connectors(
+    real: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real.processes, "grow", lambda _wanted: None)  # it stays the only one
+    (before,) = real.submit("b-0", SeeProcess()).result(30)
+    assert real.submit("a-0", ChangeProcess()).result(30) == [before[-1]]
+    (own,) = real.submit("a-0", SeeProcess()).result(30)
+    assert own[1:-1] != before[1:-1], "of its own connector, a process keeps what it has"
+    assert real.submit("b-0", SeeProcess(), SeeProcess()).result(30) == [before, before]
+
+
+@pytest.mark.integration  # processes of their own
+@pytest.mark.parametrize("kind", ["loop", "timer"])
+def test_a_process_in_which_a_plugin_still_runs_is_replaced_for_other_connectors(
+    kind: str, real: Rig, processes: Processes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (pid,) = real.submit("a-0", LeaveBehind(kind)).result(30)
+    wait_until(lambda: any(one.connector for one in real.processes.idle))
+    with real.lock:
+        for resident in [one for one in real.processes.idle if not one.connector]:
+            real.processes.end_idle(resident)
+        other = real.submit("b-0", SeeProcess())  # it gets the process of a, as there is no other
+    assert other.result(30)[0][-1] != pid
+    assert "that connector a has left behind" in caplog.text
+    wait_until(lambda: [p.poll() for p in processes.started if p.pid == pid] == [-signal.SIGKILL])
+    assert real.died == 0, "it was expected to end"
