@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 _MAX_TEXT = 100_000  # characters of an error's message and of its trace
 _MAX_ERROR_BYTES = 1 << 20  # of a pickled error
+MAX_RESULT_BYTES = 256 << 20  # of a pickled result, which the worker holds twice: as much as a split may read
 
 
 class SplitError(ConnectError):
@@ -104,7 +105,7 @@ def refuse_second_attempt(context: TaskContext | None) -> None:
                                  "instead")
 
 
-def run_split(pickled: bytes) -> Outcome:
+def run_split(pickled: bytes | bytearray) -> Outcome:
     """Unpickles and runs one split. Returns its value or its error."""
     begun = time.perf_counter()
     try:
@@ -116,7 +117,21 @@ def run_split(pickled: bytes) -> Outcome:
 
 
 def pickled_outcomes(outcomes: list[Outcome]) -> bytes:
-    """Pickles outcomes. A value that cannot be pickled becomes the error of its split."""
+    """Pickles outcomes. A value that cannot be pickled or is too large becomes the error of its split."""
+    pickled = _pickled(outcomes)
+    return pickled if len(pickled) <= MAX_RESULT_BYTES else _pickled([_limited(outcome) for outcome in outcomes])
+
+
+def _limited(outcome: Outcome) -> Outcome:
+    size = len(_pickled([outcome]))
+    if size <= MAX_RESULT_BYTES:
+        return outcome
+    return failed_outcome(PermanentSplitError(
+        f"the result of a split has {size >> 20} MiB, more than the {MAX_RESULT_BYTES >> 20} MiB that a worker takes; a "
+        "writer's commit message and a reader's offset should be small"))
+
+
+def _pickled(outcomes: list[Outcome]) -> bytes:
     try:
         with plugin_code():
             return pickle.dumps(outcomes, pickle.HIGHEST_PROTOCOL)

@@ -18,7 +18,7 @@ from spark_tasks.backoff import doubled
 from spark_tasks.errors import plugin_code
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
-from spark_tasks.spark.executor import Outcome
+from spark_tasks.spark.executor import MAX_RESULT_BYTES, Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.fairness import connector_of
@@ -28,6 +28,7 @@ from spark_tasks.spark.residents.process_state import has_ended
 
 _logger = logging.getLogger(__name__)
 
+MAX_ANSWER_BYTES = MAX_RESULT_BYTES + (4 << 20)  # executors report larger results as errors
 DEATH_S = 5.0  # how long it may take until the end of a killed process is noticed
 ENDING_S = 0.2  # how long a process may take to end after its connections have
 BACKOFF_S = 0.2  # doubled with each successive process that did not join
@@ -260,7 +261,7 @@ class ProcessManager:
                 self._returned(item)
                 break
             try:
-                answer = wire.receive(line.work)
+                answer = wire.receive(line.work, MAX_ANSWER_BYTES)
             except Exception as error:  # noqa: BLE001 - any end of the connection, or an invalid size
                 self._gone(resident, item.batch.task)
                 line.kill()  # it runs on if the plugin has only closed the connections

@@ -60,15 +60,17 @@ class ConnectionLostError(ConnectionError):
     """The other side closed the connection, perhaps in the middle of a frame."""
 
 
-def exactly(sock: socket.socket, size: int) -> bytes:
-    """Receives exactly that many bytes. Raises ConnectionLostError if the connection ends earlier."""
-    data = bytearray()
+def exactly(sock: socket.socket, size: int, begun: bytes | bytearray = b"") -> bytearray:
+    """Receives a number of bytes, of which `begun` are known. Raises ConnectionLostError if the connection ends
+    earlier.
+    """
+    data = bytearray(begun)
     while len(data) < size:
         more = sock.recv(min(size - len(data), _CHUNK))
         if not more:
             raise ConnectionLostError(f"the connection ended {size - len(data)} bytes early")
         data += more
-    return bytes(data)
+    return data
 
 
 def begin_to_send(sock: socket.socket, payload: bytes) -> int:
@@ -91,25 +93,27 @@ def send(sock: socket.socket, payload: bytes, begun: int = 0) -> None:
         sock.sendall(payload)
 
 
-def receive(sock: socket.socket) -> bytes:
-    """Receives the payload of the next frame. Raises ConnectionLostError.
+def receive(sock: socket.socket, max_bytes: int | None = None) -> bytes | bytearray:
+    """Receives the payload of the next frame. Raises ConnectionLostError, also if it has more than `max_bytes`.
 
     The other side sends nothing else before it has an answer, so a small frame is received with a single system call;
     each call releases the interpreter lock.
     """
-    data = sock.recv(_SMALL)
+    data: bytes | bytearray = sock.recv(_SMALL)
     if len(data) < HEAD.size:
         if not data:
             raise ConnectionLostError("the connection ended")
-        data += exactly(sock, HEAD.size - len(data))
+        data = exactly(sock, HEAD.size, data)
     (size,) = HEAD.unpack_from(data)
-    left = HEAD.size + size - len(data)
-    if left < 0:
-        raise ConnectionLostError(f"{-left} bytes more than a frame")
-    return data[HEAD.size :] + exactly(sock, left) if left else data[HEAD.size :]
+    if max_bytes is not None and size > max_bytes:
+        raise ConnectionLostError(f"a frame of {size} bytes")
+    begun = data[HEAD.size :]
+    if len(begun) > size:
+        raise ConnectionLostError(f"{len(begun) - size} bytes more than a frame")
+    return exactly(sock, size, begun) if len(begun) < size else begun
 
 
-def _proof(token: bytes, side: bytes, hello: Hello, challenge: bytes) -> bytes:
+def _proof(token: bytes, side: bytes, hello: Hello, challenge: bytes | bytearray) -> bytes:
     """The response to the challenge of this connection, which only a holder of the token can compute."""
     return hmac.digest(token, side + HELLO.pack(hello.number, hello.leash, hello.pid, b"", challenge), "sha256")
 

@@ -29,6 +29,13 @@ def test_a_frame_that_was_begun_is_received_once(sockets, size):
     assert process.recv(1) == b""
 
 
+def test_a_frame_that_is_too_large_is_not_received(sockets):
+    worker, process = sockets
+    process.sendall(wire.HEAD.pack(1001))
+    with pytest.raises(wire.ConnectionLostError, match="a frame of 1001 bytes"):
+        wire.receive(worker, 1000)
+
+
 def test_a_frame_for_which_there_is_no_room_is_not_begun(sockets):
     worker, process = sockets
     sent = 0
