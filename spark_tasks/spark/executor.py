@@ -127,8 +127,8 @@ def _limited(outcome: Outcome) -> Outcome:
     if size <= MAX_RESULT_BYTES:
         return outcome
     return failed_outcome(PermanentSplitError(
-        f"the result of a split has {size >> 20} MiB, more than the {MAX_RESULT_BYTES >> 20} MiB that a worker takes; a "
-        "writer's commit message and a reader's offset should be small"))
+        f"the result of a split has {size >> 20} MiB, more than the {MAX_RESULT_BYTES >> 20} MiB that a worker takes; "
+        "a writer's commit message and a reader's offset should be small"))
 
 
 def _pickled(outcomes: list[Outcome]) -> bytes:

@@ -80,6 +80,7 @@ class Monitor:
     def _turn(self) -> None:
         with self._lock:
             self._find_exempt()
+            self._pool.limit()
             self._pool.dispatch()
         if time.monotonic() - self._looked < TICK_S:
             return

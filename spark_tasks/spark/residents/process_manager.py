@@ -126,6 +126,12 @@ class ProcessManager:
         return any(r.launcher is self._launcher and r.line is not None for r in self.residents.values())
 
     @property
+    def most(self) -> int:
+        """How many processes there may be. The caller holds the lock."""
+        room = self._launcher.max_processes if self._launcher is not None else 0
+        return min(room or self._max_processes, self._max_processes)  # 0: it has ended, and there will be another one
+
+    @property
     def full(self) -> bool:
         """Whether no more processes may be started. The caller holds the lock."""
         return self._launcher is not None and self._room(self._launcher) <= 0
