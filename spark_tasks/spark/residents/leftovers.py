@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
@@ -110,21 +111,24 @@ def _cpu_of_others() -> float:
 
 
 def _is_busy() -> bool:
-    """Whether a thread that is neither this one nor of a Kafka client uses the CPU now. False on other systems."""
+    """Whether a thread that is neither this one nor of a Kafka client uses the CPU now, or waits for it. False on other
+    systems.
+    """
     if sys.platform != "linux":
         return False
     ours = {t.native_id for t in threading.enumerate() if t.name.startswith(_KAFKA)} | {threading.get_native_id()}
-    before = _cpu_ns()
+    before = {tid: ns for tid, ns, _ in _threads()}
     time.sleep(_LOOK_S)
-    return any(ns - before.get(tid, 0) > _BUSY * _LOOK_S * 1e9 for tid, ns in _cpu_ns().items() if tid not in ours)
+    return any(is_ready or ns - before.get(tid, 0) > _BUSY * _LOOK_S * 1e9
+               for tid, ns, is_ready in _threads() if tid not in ours)
 
 
-def _cpu_ns() -> dict[int, int]:
-    """The CPU time of each thread of this process, by its id."""
-    found = {}
+def _threads() -> Iterator[tuple[int, int, bool]]:
+    """The threads of this process: their ids, their CPU time, and whether they run or wait for a CPU now."""
     for thread in Path("/proc/self/task").iterdir():
         try:
-            found[int(thread.name)] = int((thread / "schedstat").read_text().split()[0])
+            ns = int((thread / "schedstat").read_text().split()[0])
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
         except OSError:  # it has just ended
             continue
-    return found
+        yield int(thread.name), ns, state == "R"
