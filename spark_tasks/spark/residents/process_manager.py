@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -22,6 +21,7 @@ from spark_tasks.spark.executor import MAX_RESULT_BYTES, Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.fairness import connector_of
+from spark_tasks.spark.residents.launches import Launches
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident, best_for
 from spark_tasks.spark.residents.process_state import has_ended
@@ -71,13 +71,11 @@ class ProcessManager:
         self._former: list[Launcher] = []
         self._stand_in: Launcher | None = None
         self._standing_in = False
-        self._launches: queue.SimpleQueue[Resident | None] = queue.SimpleQueue()
-        self._stand_in_launches: queue.SimpleQueue[Resident | None] = queue.SimpleQueue()
+        self._launches = Launches(listener, lock, self.never_joined)
+        self._stand_in_launches = Launches(listener, lock, self.never_joined)
         self._numbers = itertools.count(1)
         self._failures = 0
         self._launch_after = 0.0
-        for launches in (self._launches, self._stand_in_launches):
-            threading.Thread(target=self._launch, args=(launches,), name="executors-launch", daemon=True).start()
 
     # Starting processes
 
@@ -176,17 +174,6 @@ class ProcessManager:
         """A number that no other process has."""
         return next(self._numbers)
 
-    def _launch(self, launches: queue.SimpleQueue[Resident | None]) -> None:
-        while (resident := launches.get()) is not None:
-            with self._lock:
-                if resident.removed:
-                    continue
-                ticket = self._listener.expect(resident.number)
-            try:
-                resident.launcher.launch(ticket)
-            except Exception as error:  # noqa: BLE001 - Spark's, the system's
-                self.never_joined(resident, str(error) or type(error).__name__)
-
     def never_joined(self, resident: Resident, why: str) -> None:
         """A process could not be started; after a pause, another one is."""
         with self._lock:
@@ -263,20 +250,21 @@ class ProcessManager:
             try:
                 wire.send(line.work, payload, begun)
             except OSError:  # it ended while it was idle; a frame that was not sent completely is not run
-                self._gone(resident, None)
-                self._returned(item)
+                if self._gone(resident, None):
+                    self._returned(item)
                 break
             try:
                 answer = wire.receive(line.work, MAX_ANSWER_BYTES)
             except Exception as error:  # noqa: BLE001 - any end of the connection, or an invalid size
-                self._gone(resident, item.batch.task)
+                pending = self._gone(resident, item.batch.task)
                 line.kill()  # it runs on if the plugin has only closed the connections
                 sure = bool(line.pid) and has_ended(line.pid, ENDING_S)
                 kind = ExecutorEndedError if sure else SparkLostError
                 lost = kind(f"the executor process of {item.batch.task} ended: {error}")
-                with self._lock:
-                    afterwards = self._ended(item, lost)
-                afterwards()
+                if pending:
+                    with self._lock:
+                        afterwards = self._ended(item, lost)
+                    afterwards()
                 break
             if not answer:
                 self._replace(resident, item)
@@ -298,15 +286,16 @@ class ProcessManager:
             _logger, logging.WARNING, "Replacing an executor process: a thread or a timer that connector %s has left "
             "behind still runs in it, or something that it has changed cannot be restored", resident.former)
         with self._lock:
-            resident.item = None
+            pending, resident.item = resident.item is item, None
             if not resident.removed:
                 self.kill([resident])
-        self._returned(item)
+        if pending:
+            self._returned(item)
 
     def _over(self, resident: Resident, item: Item, outcome: Outcome | Exception) -> None:
         with self._lock:  # acquired once: with many small splits, all wait for this lock
-            resident.item = None
-            afterwards = self._ended(item, outcome)
+            pending, resident.item = resident.item is item, None
+            afterwards = self._ended(item, outcome) if pending else lambda: None
             self._rest(resident)
         afterwards()
 
@@ -327,15 +316,19 @@ class ProcessManager:
         """Whether more processes have joined than the limit allows, because the stand-in's did not wait for others."""
         return not self._former and sum(1 for r in self.residents.values() if r.line is not None) > self._max_processes
 
-    def _gone(self, resident: Resident, task: str | None) -> None:
-        """The process has ended or is unreachable; its split may have done all, some or none of its work."""
+    def _gone(self, resident: Resident, task: str | None) -> bool:
+        """The process has ended or is unreachable; its split may have done all, some or none of its work. Returns
+        whether its owner still waits for that.
+        """
         with self._lock:
+            pending = resident.item is not None
             expected, resident.removed, resident.item = resident.removed, True, None
             self.residents.pop(resident.number, None)
         if not expected:
             _logger.warning("An executor process ended%s", f" while it ran a split of {task}" if task else "",
                             extra={"about": connector_of(task) if task else None})
             self._died()
+        return pending
 
     def kill(self, residents: Iterable[Resident]) -> None:
         """Kills processes and the splits that they run. The caller holds the lock."""
@@ -367,12 +360,23 @@ class ProcessManager:
             self._died()
 
     def cut_off(self) -> None:
-        """Stops waiting for killed processes that do not end in time, as their host may be unreachable."""
+        """Stops waiting for killed processes that do not end in time, as their host may be unreachable, and for their
+        threads: one that unpickles a result runs a plugin's code, which may hang.
+        """
         with self._lock:
             late = [r for r, deadline in self._dying.items() if time.monotonic() > deadline]
-        for resident in late:
-            if resident.line is not None:
-                resident.line.cut()
+            afterwards = [self._cut_off(resident) for resident in late]
+        for each in afterwards:
+            each()
+
+    def _cut_off(self, resident: Resident) -> Callable[[], None]:
+        del self._dying[resident]
+        if resident.line is not None:
+            resident.line.cut()
+        item, resident.item = resident.item, None
+        if item is None:
+            return lambda: None
+        return self._ended(item, SparkLostError(f"an executor process of {item.batch.task} did not end in time"))
 
     def close(self, timeout_s: float) -> None:
         """Ends idle processes and waits for that; kills the others. No more are started."""
@@ -386,7 +390,7 @@ class ProcessManager:
                 self._forget(resident)
             self.kill(list(self.residents.values()))
         for launches in (self._launches, self._stand_in_launches):
-            launches.put(None)
+            launches.close()
         for launcher in launchers:
             if launcher is not None:
                 launcher.close()

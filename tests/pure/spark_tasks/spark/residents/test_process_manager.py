@@ -12,7 +12,18 @@ import pytest
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.residents import process_manager
 from spark_tasks.spark.residents.process import Resident, best_for
-from tests.rigs.executors import MAX_PROCESSES, RUNNING, Kept, Processes, Rig, Slow, Threads, gates
+from tests.rigs.executors import (
+    MAX_PROCESSES,
+    RUNNING,
+    GateInResult,
+    Kept,
+    Processes,
+    Rig,
+    Slow,
+    Threads,
+    begun,
+    gates,
+)
 from tests.rigs.splits import Answer, ChangeProcess, CloseDescriptors, LeaveBehind, SeeProcess
 from tests.rigs.support import wait_until
 
@@ -250,6 +261,26 @@ def test_a_process_whose_plugin_has_closed_its_connections_is_killed(
     with pytest.raises(ExecutorEndedError):
         real.submit("a-0", CloseDescriptors()).result(30)
     wait_until(lambda: -signal.SIGKILL in [process.poll() for process in processes.started])
+
+
+def test_a_result_that_hangs_the_worker_occupies_its_task_only_until_it_is_cancelled(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After as many restarts as it may have splits, the task did not run any more."""
+    monkeypatch.setattr(process_manager, "DEATH_S", 0.0)
+    for number in range(RUNNING + 1):
+        name = f"hangs-{number}"
+        gates[name] = threading.Event()
+        batch = rig.submit("a-0", GateInResult(name))
+        wait_until(lambda name=name: name in begun)  # type: ignore[misc]
+        rig.pool.cancel(batch)
+        with pytest.raises(CancelledError):
+            batch.result(1)
+        rig.processes.cut_off()
+    assert rig.submit("a-0", Answer(1)).result(20) == [1]
+    for gate in gates.values():
+        gate.set()
+    assert rig.submit("a-0", Answer(2), Answer(3)).result(20) == [2, 3]
 
 
 def used(rig: Rig, connector: str) -> set[int]:
