@@ -12,6 +12,7 @@ import pickle
 import time
 import traceback
 from collections.abc import Iterable, Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -167,11 +168,14 @@ def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:
 
 
 def _sendable(error: Exception) -> Exception:
-    """Returns the error, or one with its text if it cannot be pickled, would become something else, or is so large (the
-    statement with all its rows, say) that formatting and logging it would occupy the worker.
+    """Returns the error, or one with its text if it cannot be pickled, would become something else, is so large (the
+    statement with all its rows, say) that formatting and logging it would occupy the worker, or would look like the
+    worker's own cancellation of the batch.
     """
     bare = error.with_traceback(None)
     try:
+        if isinstance(bare, CancelledError):  # of a future of the plugin
+            return SplitError(shortened(text_of(error), _MAX_TEXT))
         with plugin_code():
             pickled = pickle.dumps(bare)
             if len(pickled) <= _MAX_ERROR_BYTES and isinstance(pickle.loads(pickled), Exception):

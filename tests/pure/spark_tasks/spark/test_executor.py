@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -410,6 +411,13 @@ def test_the_stack_of_a_process_is_available_while_a_split_runs(tmp_path: Path) 
     first, second = pickle.loads(answer)
     assert (first.value, second.value) == ([f"batch-1.{os.getpid()}"], [f"batch-2.{os.getpid()}"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cancelled_future_of_a_plugin_is_no_cancelled_batch() -> None:
+    outcome = run_split(pickle.dumps(Bad(CancelledError("of the plugin's pool"))))
+    assert "CancelledError: of the plugin's pool" in (outcome.trace or "")
+    with pytest.raises(SplitError, match="CancelledError: of the plugin's pool"):
+        value_of(outcome)
 
 
 def test_a_result_that_is_too_large_fails_its_split_in_the_executor(monkeypatch: pytest.MonkeyPatch) -> None:
