@@ -7,6 +7,7 @@ closed.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import secrets
@@ -116,7 +117,8 @@ class ExecutorListener:
         self._lock = threading.Lock()
         self._expected: dict[int, _Expected] = {}
         self._withdrawn: deque[tuple[int, bytes]] = deque(maxlen=MAX_HANDSHAKES)
-        self._handshakes = threading.Semaphore(MAX_HANDSHAKES)
+        self._greeted: dict[int, socket.socket] = {}  # connections whose handshake is in progress; the oldest is first
+        self._numbers = itertools.count()
         self._rejections = RateLimitedLog()
         self._certificate = ""
         self._context: ssl.SSLContext | None = None
@@ -176,11 +178,19 @@ class ExecutorListener:
                     return
                 self._retry(error)  # too many open files, for example
                 continue
-            self._handshakes.acquire()
+            number = next(self._numbers)
+            with self._lock:
+                if len(self._greeted) >= MAX_HANDSHAKES:  # an executor needs milliseconds for it
+                    oldest = self._greeted.pop(next(iter(self._greeted)))
+                    with suppress(OSError):
+                        socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # wakes its thread
+                self._greeted[number] = sock
             try:
-                threading.Thread(target=self._greet, args=(sock,), name="executors-greeting", daemon=True).start()
+                greet = threading.Thread(target=self._greet, args=(number, sock), name="executors-greeting", daemon=True)
+                greet.start()
             except RuntimeError as error:  # too many threads
-                self._handshakes.release()
+                with self._lock:
+                    self._greeted.pop(number, None)
                 sock.close()
                 self._retry(error)
 
@@ -190,23 +200,30 @@ class ExecutorListener:
                              "too many open files or threads, raise its limits (ulimit -n, ulimit -u)", error)
         time.sleep(RETRY_S)
 
-    def _greet(self, sock: socket.socket) -> None:
+    def _greet(self, number: int, sock: socket.socket) -> None:
+        deadline = time.monotonic() + wire.GREETING_S
         try:
             sock.settimeout(wire.GREETING_S)
             if self._context is not None:
                 wire.tune(sock)
-                sock = self._context.wrap_socket(sock, server_side=True)
-            self._admit(sock)
+                with self._lock:
+                    tls = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                    if number in self._greeted:
+                        self._greeted[number] = tls
+                sock = tls
+                tls.do_handshake()
+            self._admit(number, sock, deadline)
         except (OSError, struct.error) as error:
             self._rejections.log(_logger, logging.WARNING,
                                 "A connection to the listener for executor processes was refused: %s",
                                 error)
             sock.close()
         finally:
-            self._handshakes.release()
+            with self._lock:
+                self._greeted.pop(number, None)
 
-    def _admit(self, sock: socket.socket) -> None:
-        greeting = wire.Greeting(sock)
+    def _admit(self, connection: int, sock: socket.socket, deadline: float) -> None:
+        greeting = wire.Greeting(sock, deadline)
         hello = greeting.receive_hello()
         with self._lock:
             expected = self._expected.get(hello.number)
@@ -222,6 +239,8 @@ class ExecutorListener:
         with self._lock:
             if self._expected.get(hello.number) is not expected or hello.leash is (expected.leash is not None):
                 raise ConnectionError("the executor process is no longer expected")
+            if self._greeted.pop(connection, None) is None:
+                raise ConnectionError("the handshake took too long")
             if hello.leash:
                 expected.leash = sock
             else:

@@ -13,13 +13,14 @@ import os
 import socket
 import ssl
 import struct
+import time
 from dataclasses import dataclass
 
 HEAD = struct.Struct(">Q")
 HELLO = struct.Struct(">Q?Q32s32s")  # number, leash?, pid, proof, challenge
 OTHER = b"\0"  # a pickle begins with another byte
 CHALLENGE_BYTES = 32
-GREETING_S = 10.0  # for each step of the handshake
+GREETING_S = 10.0  # for the handshake on a connection
 _CHUNK = 1 << 20
 _SMALL = 1 << 16
 # TCP keep-alive detects a host that no longer responds after a minute.
@@ -60,12 +61,16 @@ class ConnectionLostError(ConnectionError):
     """The other side closed the connection, perhaps in the middle of a frame."""
 
 
-def exactly(sock: socket.socket, size: int, begun: bytes | bytearray = b"") -> bytearray:
+def exactly(
+    sock: socket.socket, size: int, begun: bytes | bytearray = b"", deadline: float | None = None
+) -> bytearray:
     """Receives a number of bytes, of which `begun` are known. Raises ConnectionLostError if the connection ends
-    earlier.
+    earlier, TimeoutError after the `deadline` (time.monotonic), however slowly the bytes arrive.
     """
     data = bytearray(begun)
     while len(data) < size:
+        if deadline is not None:
+            sock.settimeout(max(deadline - time.monotonic(), 0.001))
         more = sock.recv(min(size - len(data), _CHUNK))
         if not more:
             raise ConnectionLostError(f"the connection ended {size - len(data)} bytes early")
@@ -130,14 +135,16 @@ def greet(sock: socket.socket, ticket: Ticket, *, leash: bool) -> None:
 class Greeting:
     """The worker's half of the handshake: `receive_hello`, look up the token, `check` it, send the proof."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock = sock
+        self._deadline = deadline
         self._mine = os.urandom(CHALLENGE_BYTES)
 
     def receive_hello(self) -> Hello:
         """Sends a challenge, and receives the other side's hello."""
         self._sock.sendall(self._mine)
-        number, leash, pid, self._answer, self._theirs = HELLO.unpack(exactly(self._sock, HELLO.size))
+        number, leash, pid, self._answer, self._theirs = HELLO.unpack(
+            exactly(self._sock, HELLO.size, deadline=self._deadline))
         self._hello = Hello(number, leash, pid)
         return self._hello
 
