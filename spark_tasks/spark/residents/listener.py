@@ -35,6 +35,7 @@ _logger = logging.getLogger(__name__)
 
 SUN_PATH = 103  # bytes of a Unix socket's path: 107 on Linux, 103 on macOS
 MAX_HANDSHAKES = 64  # handshakes at a time
+BACKLOG = 1024  # connections that wait for one; a full backlog refuses others
 RETRY_S = 1.0
 
 
@@ -129,13 +130,13 @@ class ExecutorListener:
         if self._path:
             self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._listener.bind(self._path)
-            self._listener.listen(MAX_HANDSHAKES)
+            self._listener.listen(BACKLOG)
         else:
             from spark_tasks.spark.residents.certificate import own_certificate  # noqa: PLC0415 - 0.1 s to import
 
             self._certificate, self._context = own_certificate(self.folder)
             family = socket.AF_INET6 if ":" in bind else socket.AF_INET
-            self._listener = socket.create_server((bind, port), family=family, backlog=MAX_HANDSHAKES)
+            self._listener = socket.create_server((bind, port), family=family, backlog=BACKLOG)
         threading.Thread(target=self._accept, name="executors-listener", daemon=True).start()
 
     def expect(self, number: int) -> Ticket:
@@ -186,8 +187,8 @@ class ExecutorListener:
                         socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # wakes its thread
                 self._greeted[number] = sock
             try:
-                greet = threading.Thread(target=self._greet, args=(number, sock), name="executors-greeting", daemon=True)
-                greet.start()
+                threading.Thread(
+                    target=self._greet, args=(number, sock), name="executors-greeting", daemon=True).start()
             except RuntimeError as error:  # too many threads
                 with self._lock:
                     self._greeted.pop(number, None)
