@@ -13,8 +13,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_tasks.errors import (
     ConnectError,
@@ -51,8 +50,7 @@ class PermanentSplitError(SplitError, PermanentError):
     """A SplitError for a permanent error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):  # as SinkResult
     """The value or the error of one split. `trace`: the executor's traceback of the error. `seconds`: the run time."""
 
     value: Any = None

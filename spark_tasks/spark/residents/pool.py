@@ -99,7 +99,8 @@ class Pool:
         lock.
         """
         processes, max_running = self.processes, self._settings.running
-        while processes.idle and processes.running < max_running and (taken := self.queue.take()) is not None:
+        while (len(self.queue) and processes.idle and processes.running < max_running
+               and (taken := self.queue.take()) is not None):
             task, item = taken
             batch = item.batch
             if not batch.begun and not batch.future.set_running_or_notify_cancel():  # withdrawn while it waited
@@ -109,6 +110,8 @@ class Pool:
                 continue
             batch.begun = True
             processes.give(item)
+        if not len(self.queue) and processes.has_spare(self._settings.spare):
+            return
         room = max(0, self._settings.running - processes.running)
         processes.grow(self.queue.takeable(room) + self._settings.spare)
 

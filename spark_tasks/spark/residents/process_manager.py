@@ -143,6 +143,10 @@ class ProcessManager:
         others_count = 0 if self._former else len(others)
         return min(self._max_processes - launched - others_count, launcher.max_processes - launched)
 
+    def has_spare(self, count: int) -> bool:
+        """Whether so many processes are idle and no others have to be started. The caller holds the lock."""
+        return not self._former and sum(resident.launcher is self._launcher for resident in self.idle) >= count
+
     def grow(self, wanted: int) -> None:
         """Starts processes until `wanted` are idle or about to join, if there is room. The caller holds the lock."""
         if self._launcher is None:
@@ -180,11 +184,8 @@ class ProcessManager:
             if resident.number not in self.residents or resident.line is not None:
                 return
             self._forget(resident)
-            if resident.launcher is self._stand_in:
+            if resident.launcher is self._stand_in or time.monotonic() < self._launch_after:  # others, before the pause
                 _logger.debug("An executor process did not start: %s", why)
-                return
-            if time.monotonic() < self._launch_after:
-                _logger.debug("An executor process did not start: %s", why)  # with others, before the pause
                 return
             self._failures += 1
             alone = not any(r.line is not None for r in self.residents.values())
@@ -209,8 +210,7 @@ class ProcessManager:
                 line.close()
                 return
             thread = threading.Thread(
-                target=self._drive, args=(resident, line), name=f"executor-{number}", daemon=True
-            )
+                target=self._drive, args=(resident, line), name=f"executor-{number}", daemon=True)
             try:
                 thread.start()  # with the lock held: `close` may join it at once
             except RuntimeError as error:  # too many threads
