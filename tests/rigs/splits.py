@@ -201,6 +201,14 @@ def _loop() -> None:
 
 
 @dataclass(frozen=True)
+class OomScore:
+    """How much rather than others the kernel ends its process if memory is full."""
+
+    def run(self) -> int:
+        return int(Path("/proc/self/oom_score_adj").read_text())
+
+
+@dataclass(frozen=True)
 class CloseDescriptors:
     """Closes all its process's descriptors, as a library does that makes a daemon of its process, and goes on."""
 

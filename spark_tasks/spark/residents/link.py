@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from spark_tasks.process.full_memory import end_first
 from spark_tasks.spark.executor import pickled_outcomes, refuse_second_attempt, run_split
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.leftovers import Leftovers
@@ -127,7 +128,7 @@ class _stacks:  # noqa: N801 - a context manager
 
 
 def _survive_the_daemon() -> None:
-    """Goes on when the process that forked this one is killed.
+    """Goes on when the process that forked this one is killed; but if memory is full, this one is to end first.
 
     If a sibling is suspended at that moment, the kernel sends SIGHUP to all of them: their process group has lost its
     last parent and has a stopped member (POSIX, _Exit). When Spark stops, its daemon sends them SIGHUP too, which still
@@ -137,6 +138,7 @@ def _survive_the_daemon() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # before other threads are started: they inherit it
         if not any(thread.name == _HANGUP for thread in threading.enumerate()):  # Spark uses processes again
             threading.Thread(target=_await_hangup, name=_HANGUP, daemon=True).start()
+            end_first(os.getpid())
 
 
 def _await_hangup() -> None:

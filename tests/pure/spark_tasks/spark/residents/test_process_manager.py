@@ -24,7 +24,7 @@ from tests.rigs.executors import (
     begun,
     gates,
 )
-from tests.rigs.splits import Answer, ChangeProcess, CloseDescriptors, LeaveBehind, SeeProcess
+from tests.rigs.splits import Answer, ChangeProcess, CloseDescriptors, LeaveBehind, OomScore, SeeProcess
 from tests.rigs.support import wait_until
 
 
@@ -319,6 +319,11 @@ def test_what_a_plugin_has_changed_in_its_process_is_restored_for_other_connecto
     (own,) = real.submit("a-0", SeeProcess()).result(30)
     assert own[1:-1] != before[1:-1], "of its own connector, a process keeps what it has"
     assert real.submit("b-0", SeeProcess(), SeeProcess()).result(30) == [before, before]
+
+
+@pytest.mark.integration  # processes of their own
+def test_the_kernel_ends_an_executor_process_before_the_worker(real: Rig) -> None:
+    assert real.submit("a-0", OomScore()).result(30)[0] > OomScore().run()
 
 
 @pytest.mark.integration  # processes of their own
