@@ -6,6 +6,7 @@ import ctypes
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -166,6 +167,7 @@ class ChangeProcess:
         time.tzset()
         os.umask(0)
         gc.disable()
+        resource.setrlimit(resource.RLIMIT_CPU, (10_000, resource.getrlimit(resource.RLIMIT_CPU)[1]))
         socket.setdefaulttimeout(0.001)
         return os.getpid()
 
@@ -178,7 +180,8 @@ class SeeProcess:
         umask = os.umask(0o077)
         os.umask(umask)
         return (signal.getitimer(signal.ITIMER_REAL)[0], signal.getsignal(signal.SIGTERM), Path.cwd(), time.tzname,
-                os.environ.get("A_PASSWORD"), umask, gc.isenabled(), socket.getdefaulttimeout(), os.getpid())
+                resource.getrlimit(resource.RLIMIT_CPU), os.environ.get("A_PASSWORD"), umask,
+                gc.isenabled(), socket.getdefaulttimeout(), os.getpid())
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import locale
 import os
+import resource
 import signal
 import socket
 import sys
@@ -21,6 +22,7 @@ from pathlib import Path
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 # Those that libraries change. The signal for stacks is restored in link.py.
 _SIGNALS = (signal.SIGALRM, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE, signal.SIGUSR1)
+_LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE)
 _KAFKA = "kafka-io-"  # the names of threads of Kafka's clients, which heeler keeps
 _MUCH_S = 0.1  # CPU time of other threads since the last time, after which they are looked at
 _LOOK_S = 0.002  # how long threads are watched
@@ -35,6 +37,7 @@ class Leftovers:
         self._environment = dict(os.environb)
         self._zone = time.tzname
         self._handlers = [(number, signal.getsignal(number)) for number in _SIGNALS]
+        self._limits = [(number, resource.getrlimit(number)) for number in _LIMITS]
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self._locale = locale.setlocale(locale.LC_ALL)
@@ -53,15 +56,19 @@ class Leftovers:
             signal.setitimer(timer, 0)
         os.umask(self._umask)
         try:
-            self._restore()
+            self._restore_process()
+            self._restore_python()
         except (OSError, ValueError, RecursionError, locale.Error):
             return False
         return not self._still_runs()
 
-    def _restore(self) -> None:
+    def _restore_process(self) -> None:
         for number, handler in self._handlers:
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
+        for kind, limits in self._limits:
+            if resource.getrlimit(kind) != limits:
+                resource.setrlimit(kind, limits)
         if os.environ._data != self._environment:  # type: ignore[attr-defined]  # noqa: SLF001 - 20 times as fast
             os.environb.clear()
             os.environb.update(self._environment)
@@ -72,6 +79,8 @@ class Leftovers:
             os.chdir(self._folder)
         if locale.setlocale(locale.LC_ALL) != self._locale:
             locale.setlocale(locale.LC_ALL, self._locale)
+
+    def _restore_python(self) -> None:
         if gc.isenabled() != self._collects:
             (gc.enable if self._collects else gc.disable)()
         if gc.get_threshold() != self._thresholds:
