@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from spark_tasks.data.columns import in_order
+from spark_tasks.data.columns import in_order, size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters_once import LettersOnce, Search, send_once
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
@@ -271,7 +271,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         split, convert = self._split, self._job.pipeline.to_connect_by_schema
         for raw in self._raw(split.start, split.end):
             batches = convert(split.topic, split.partition, raw, partial(self._refuse, raw))
-            self.written_bytes += sum(batch.nbytes for batch in batches)
+            self.written_bytes += sum(map(size_of, batches))
             for connect in in_order(batches):
                 if len(connect):
                     self.written += len(connect)
@@ -279,7 +279,7 @@ class _Reading(Iterator[pa.RecordBatch]):
                     yield connect
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
             self.records += len(raw)
-            self.size += raw.nbytes
+            self.size += size_of(raw)
             if self.size >= MAX_SPLIT_BYTES or time.perf_counter() > self._until:
                 return
         if not self._damaged:

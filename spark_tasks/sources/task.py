@@ -208,6 +208,8 @@ class SourceTask(TaskRunner):
     def _begin(self, plan: BatchPlan | None, splits: Sequence[SourceSplit | SourceReplaySplit]) -> None:
         future = self._context.engine.submit(self._context.id, splits)
         self._batch = _Batch(future, plan, Flight(future))
+        if self._cancelled:  # while it was planned, when `cancel` did not see it
+            self._give_up()
 
     def _current_job(self) -> bytes:
         return self._job
