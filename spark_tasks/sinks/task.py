@@ -198,8 +198,7 @@ class SinkTask(TaskRunner):
         self._metrics.add_phase("plan", time.perf_counter() - begun)
         splits = [DeferredSplit(partial(self._split, number, tp, start, end), self._size.seconds(end - start))
                   for number, (tp, start, end) in enumerate(ranges)]
-        self._batch = (self._context.engine.submit(self._context.id, splits), consumer.generation())
-        self._flight = Flight(self._batch[0])
+        self._flight = Flight(self._begin(splits, consumer))
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
         return self._collect(MAX_WAIT_S)
 
@@ -306,9 +305,15 @@ class SinkTask(TaskRunner):
         part = self._replays.next_range(self._watcher.cluster, consumer.committed_with_metadata)
         if part is None:
             return Progress()
-        split = ReplaySplit(self._job, part)
-        self._batch = (self._context.engine.submit(self._context.id, [split]), consumer.generation())
+        self._begin([ReplaySplit(self._job, part)], consumer)
         return self._collect(MAX_WAIT_S)
+
+    def _begin(self, splits: Sequence[Any], consumer: GroupConsumer) -> Future[list[Any]]:
+        batch = self._context.engine.submit(self._context.id, splits)
+        self._batch = (batch, consumer.generation())
+        if self._cancelled:  # meanwhile: `cancel` has not seen the batch
+            self._cancel_batch()
+        return batch
 
     def _is_current(self, generation: tuple[int, str] | None) -> bool:
         """Returns whether this task is still the member that it was at the start of a batch, and may commit it."""

@@ -340,6 +340,25 @@ def test_cancel_abandons_a_hanging_batch(rig: SinkRig) -> None:
     assert rig.committed() == {}
 
 
+def test_a_batch_that_is_submitted_after_its_task_was_abandoned_is_cancelled(
+    rig: SinkRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan may have taken longer than the task had to stop; the writer may hang as well."""
+    rig.engine.free.clear()
+    submit = rig.engine.submit
+    rig.produce(10)
+    loop = rig.start()
+
+    def cancelled_meanwhile(task: str, splits: Any) -> Any:
+        loop.runner.cancel()
+        return submit(task, splits)
+
+    monkeypatch.setattr(rig.engine, "submit", cancelled_meanwhile)
+    assert "the batch of" in str(loop.await_error(within=10))
+    loop.stop()
+    assert rig.values() == []
+
+
 def test_a_wrong_converter_fails_at_the_start(rig: SinkRig) -> None:
     error = rig.start(**{"value.converter": "NoSuchConverter"}).await_error()
     assert "NoSuchConverter" in str(error)

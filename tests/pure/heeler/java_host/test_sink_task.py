@@ -36,7 +36,7 @@ class Group:
         self.end, self.done, self.commits, self.joins, self.polls = 0, {}, [], [True], 0
         self.membership = (1, "me")
         self.letters, self.away = [], False
-        self.cluster = SimpleNamespace(offsets=lambda wanted, *_, **__: dict.fromkeys(wanted, 0))
+        self.cluster = SimpleNamespace(offsets_by_now=lambda wanted, *_, **__: dict.fromkeys(wanted, 0))
 
     # what GroupConsumer does
     def poll(self, _timeout_ms, leaving):
@@ -75,7 +75,8 @@ class Group:
     def ends(self, partitions, _isolation):
         return dict.fromkeys(partitions, self.end)
 
-    refresh = ends
+    def refresh(self, wanted, isolation, **_):
+        return self.ends(wanted, isolation)
 
     def records(self, _partition, _offset):
         return b""
