@@ -69,6 +69,8 @@ def process(turn: Turn) -> None:
     state = turn.state
     wants_rebalance = state.needs_rebalance is not None or bool(state.task_updates)
     pause = _pause_ms(turn)
+    if wants_rebalance and pause:  # always: an earlier timer may have fired in vain, during another rebalance
+        turn.timer((Timer.POSTPONED_REBALANCE, ""), turn.now + pause)
     collected = state.connector_updates or state.target_changes or state.restarts
     if not (collected or (wants_rebalance and (pause == 0 or state.config is not state.store))):
         return
@@ -93,8 +95,6 @@ def process(turn: Turn) -> None:
         work.release(turn, former)
         rebalance.rejoin(turn, "connectors or task configs changed")
         return
-    if wants_rebalance:
-        turn.timer((Timer.POSTPONED_REBALANCE, ""), turn.now + pause)
     restarts.process(turn)
 
 

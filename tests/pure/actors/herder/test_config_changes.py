@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
@@ -74,6 +76,25 @@ def test_with_thousands_of_connectors_requests_are_served_between_two_rebalances
     state, effects = step(state, TimerFired((Timer.POSTPONED_REBALANCE, "")), due)
     assert state.phase is Phase.JOINING
     assert sum(isinstance(effect, RequestRejoin) for effect in effects) == 1
+
+
+def test_a_rebalance_that_was_postponed_by_another_one_is_requested_later() -> None:
+    """Also if nothing else happens: its own timer may have fired during the other one."""
+    task = ConnectorTaskId(C, 0)
+
+    def config(offset: int, value: str) -> ClusterConfigState:
+        return replace(configs(MANY, offset, C), task_counts={C: 1}, task_configs={task: {"v": value}})
+
+    mine, old = Allocation((), (task,)), config(1, "old")
+    state = HerderState(SETTINGS, Joining(member_of(membership(1, Allocation()), None)), store=old, config=old,
+                        allocation=mine, announced=mine, slots={task: Slot(Epoch(1), State.RUNNING)}, counter=1)
+    state, _ = step(state, ConfigChanged(config(5, "new"), (TasksUpdated(C, (task,)),)), 10)
+    state, effects = step(state, Joined(membership(5, Allocation())), 20)
+    timers = [e for e in effects if isinstance(e, SetTimer) and e.key == (Timer.POSTPONED_REBALANCE, "")]
+    assert len(timers) == 1
+    _, effects = step(state, TimerFired(timers[0].key), timers[0].at_ms)
+    assert [e.item for e in effects if isinstance(e, StopInstance)] == [task]
+    assert any(isinstance(e, RequestRejoin) for e in effects)
 
 
 def test_a_connector_created_during_a_rebalance_is_not_started_twice() -> None:
