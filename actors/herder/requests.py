@@ -164,8 +164,7 @@ def _not_found(turn: Turn, connector: ConnectorName, text: str) -> Exception | N
 
 
 def _info(turn: Turn, connector: ConnectorName, config: Config) -> ConnectorInfo:
-    kind = turn.state.settings.connector_type(config)
-    return ConnectorInfo(connector, config, tuple(turn.state.config.tasks(connector)), kind)
+    return ConnectorInfo(connector, config, tuple(turn.state.config.tasks(connector)))
 
 
 def _get(turn: Turn, request_id: RequestId, request: GetConnector) -> None:
@@ -260,7 +259,7 @@ def _restart_all(turn: Turn, request_id: RequestId, request: RestartConnectorAnd
         refusal = NotFoundError(f"Status for connector {name} not found")
     if not _refused(turn, request_id, refusal) and planned is not None:
         _begin_write(turn, PutRestartRequest(request.request),
-                     AnswerWith(request_id, restarts.state_info(turn.state, planned)),
+                     AnswerWith(request_id, restarts.state_info(planned)),
                      f"writing restart request for connector {name} to the config topic")
 
 

@@ -54,7 +54,10 @@ def connector_of(item: ItemId) -> ConnectorName:
 
 @dataclass(frozen=True, slots=True)
 class HerderSettings:
-    """The part of the worker's configuration that the herder's decisions depend on. Times in ms."""
+    """The part of the worker's configuration that the herder's decisions depend on. Times in ms.
+
+    `connector_type` returns at once: "unknown" if the connector's class has not been imported yet.
+    """
 
     worker_id: WorkerId
     group_id: str

@@ -207,7 +207,7 @@ def test_what_is_decided_while_the_process_is_suspended_is_not_written(rig: Rig,
 def test_a_defect_in_serving_a_request_is_reported_to_its_caller(rig: Rig, c: ConnectorName) -> None:
     rig.kind = Spoilt(rig.kind)
     with pytest.raises(ZeroDivisionError, match="a defect"):
-        rig.ask(GetConnector(c)).get(timeout=WITHIN_S)
+        rig.ask(FenceZombies(c, None, local=True)).get(timeout=WITHIN_S)
     assert rig.ask(GetConnector(c)).get(timeout=WITHIN_S).name == c
     assert rig.failures == []
 
