@@ -91,7 +91,11 @@ class Scaler:
                 watched.due_ms = now + watched.bounds.period_ms // MEASUREMENTS_PER_PERIOD
                 watched.measuring = True
                 name = f"scaler-{watched.connector}"
-                threading.Thread(target=self._examine, args=(watched,), name=name, daemon=True).start()
+                try:
+                    threading.Thread(target=self._examine, args=(watched,), name=name, daemon=True).start()
+                except RuntimeError:
+                    watched.measuring = False
+                    _logger.exception("%s: no thread could be started to measure the lag", watched.connector)
 
     def figures(self) -> Mapping[ConnectorName, Scaled]:
         """Tasks and lag of each connector."""

@@ -20,6 +20,7 @@ from storage.config.state import ClusterConfigState
 from storage.config.view import ConfigView
 from storage.daemon_pool import DaemonPool
 from storage.ids import ConnectorName
+from tests.rigs.support import no_thread
 
 C = ConnectorName("c")
 
@@ -65,6 +66,15 @@ def test_close_drops_calls_that_have_not_started_and_does_not_wait():
             dropped.result(0)
     go_on.set()
     assert hanging.result(10)
+
+
+def test_a_pool_whose_thread_could_not_be_started_works_later(monkeypatch):
+    pool = DaemonPool(1, "test")
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            pool.submit(lambda: 4)
+    assert pool.submit(lambda: 5).result(10) == 5
 
 
 def ask_for_offsets(hang):
