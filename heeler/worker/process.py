@@ -241,7 +241,7 @@ class Worker:
     def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> None:
         config = self.config
         leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"], self.rest.client_tls)
-        fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder)
+        fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder, self._ticker)
         make = TaskRunners(config, task_settings(config), self._plugins, data_plane, self._offsets, self._configs,
                            self.resolve, self._topic_used, Peers(self._tell_herder, leader, self._configs),
                            self.metrics.task).make
