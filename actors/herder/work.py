@@ -13,6 +13,7 @@ from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, with_
 from actors.herder.state import (
     AnswerWith,
     GeneratedTasks,
+    OffsetsRead,
     Reconfigure,
     Released,
     Slot,
@@ -262,7 +263,7 @@ def refuse_waiting(turn: Turn, error: Exception) -> None:
     """Answers all requests that still wait with an error."""
     for queued in (*turn.state.queue, *turn.state.validating.values()):
         turn.reply(queued.request_id, error=error)
-    answered = (AnswerWith, WriteNext)
+    answered = (AnswerWith, WriteNext, OffsetsRead)
     for then in turn.state.ops.values():
         if isinstance(then, answered):
             turn.reply(then.request_id, error=error)

@@ -227,7 +227,7 @@ def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> N
         error = ConnectError(f"Request timed out. The worker could not read to the end of the config topic: {error}")
     elif task not in state.store.tasks(task.connector):
         error = NotFoundError(f"Unknown task: {task}")
-    elif state.needs_rebalance is not None or state.phase is not Phase.RESOLVED:  # due to what was read
+    elif state.expects_rebalance or state.phase is not Phase.RESOLVED:  # due to what was read
         error = RebalanceNeededError("Request cannot be completed because a rebalance is expected")
     elif task not in state.allocation:
         error = ConflictError(f"Cannot restart task {task} since it is no longer assigned to this member")
