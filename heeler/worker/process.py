@@ -254,7 +254,7 @@ class Worker:
         connectors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
             epoch, self._tell_herder, self._plugins, self.resolve,
             lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context,
-            self.metrics.connector, scaler.watch, threads=threads, made=made))
+            self.metrics.connector, scaler.watch, threads=threads, made=made), scaler.abandon)
 
         def cancel(ref: pykka.ActorRef[Any]) -> None:
             tasks.cancel(ref)
