@@ -137,7 +137,7 @@ class Worker:
         self.resolve = Resolver(config.providers, self._ticker, lambda name: self.ask(RestartConnectorOnly(name)))
         trials = Trials(config.originals, config.providers)
         self._facts = PluginFacts(self._plugins)
-        self.view = PublishedView(self._configs, self._statuses, self._plugins, self._facts, trials)
+        self.view = PublishedView(self._configs, self._statuses, self._facts, trials)
         self.metrics = WorkerMetrics(config.originals, lambda: self._configs.config, lambda: self._statuses.statuses,
                                      self._facts, self.view.heeler_version)
         self.metrics.providers = self._java.figures

@@ -9,12 +9,11 @@ from typing import Any, Literal
 from actors.herder.standing import Phase
 from actors.herder.state import HerderState
 from actors.messages.requests import RequestStage
-from actors.system.validation import describe_plugin
 from heeler.worker.loggers import WorkerLoggers
 from heeler.worker.plugin_facts import PluginFacts
 from heeler.worker.recent_logs import RecentLogs
 from heeler.worker.trial_process import Trials
-from spark_tasks.plugins import PluginInfo, Plugins
+from spark_tasks.plugins import PluginInfo
 from storage.config.state import ClusterConfigState
 from storage.config.view import ConfigView
 from storage.ids import Config
@@ -32,11 +31,9 @@ class PublishedView:
     commit = COMMIT
     heeler_version = version_of("heeler")
 
-    def __init__(self, configs: ConfigView, statuses: StatusView, plugins: Plugins, facts: PluginFacts,
-                 trials: Trials) -> None:
+    def __init__(self, configs: ConfigView, statuses: StatusView, facts: PluginFacts, trials: Trials) -> None:
         self._configs = configs
         self._statuses = statuses
-        self._plugins = plugins
         self._facts = facts
         self.trial = trials.run
         self.loggers = WorkerLoggers()
@@ -76,4 +73,4 @@ class PublishedView:
 
     def plugin_config(self, name: str, version: str | None) -> Sequence[Mapping[str, Any]]:
         """A plugin's keys; raises NotFoundError and BadRequestError."""
-        return describe_plugin(self._plugins, name, version)
+        return self._facts.describe(name, version)

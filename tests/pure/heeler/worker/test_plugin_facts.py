@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from actors.errors import NotFoundError
 from heeler.worker.plugin_facts import PluginFacts
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import Kind, PluginVersionError
@@ -34,6 +35,12 @@ class SlowPlugins:
             raise PluginVersionError(wanted)
         return SimpleNamespace(version="1.2") if kind is Kind.CONVERTER else None
 
+    def search(self, name: str) -> None:
+        self._import(name)
+
+    def advice(self, *_: object) -> str:
+        return "no such plugin"
+
     def all(self) -> list[str]:
         self._import(None)
         return ["one"]
@@ -53,7 +60,7 @@ def plugins() -> Iterator[SlowPlugins]:
 
 @pytest.fixture
 def facts(plugins: SlowPlugins) -> PluginFacts:
-    return PluginFacts(plugins, wait_s=0.02)  # type: ignore[arg-type]
+    return PluginFacts(plugins, wait_s=0.02, long_wait_s=0.02)  # type: ignore[arg-type]
 
 
 SLOW = {"connector.class": "Slow"}
@@ -96,3 +103,18 @@ def test_the_list_of_plugins_is_refused_while_one_hangs(plugins: SlowPlugins, fa
     plugins.imported.set()
     wait_until(lambda: facts.known() == 1, WITHIN_S, "the import")
     assert facts.all() == ["one"]
+
+
+def test_a_plugin_that_hangs_is_not_described_and_is_imported_once(plugins: SlowPlugins, facts: PluginFacts) -> None:
+    for _ in range(3):
+        with pytest.raises(ConnectError, match="The plugin Slow is still being imported"):
+            facts.describe("Slow", None)
+    assert plugins.calls == ["Slow"]
+    plugins.imported.set()
+
+    def described() -> bool:
+        with pytest.raises(ConnectError) as raised:
+            facts.describe("Slow", None)
+        return isinstance(raised.value, NotFoundError)
+
+    wait_until(described, WITHIN_S, "the import")
