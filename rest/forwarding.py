@@ -25,7 +25,8 @@ class Remote:
 class Forwarder:
     """Sends one request to another worker over its own connection. Thread-safe.
 
-    `tls` creates the context for https, and is called only if one is needed. `timeout_s` limits each wait for bytes.
+    `tls` creates the context for https, and is called only if one is needed. `timeout_s` limits the time for
+    connecting, and then the time until the response is complete.
     """
 
     def __init__(self, tls: Callable[[], ssl.SSLContext], timeout_s: float) -> None:

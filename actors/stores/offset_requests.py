@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -33,12 +33,11 @@ from storage.ids import Config, ConnectorName
 from storage.offsets.own_topic import OwnOffsets
 
 if TYPE_CHECKING:
-    from spark_tasks.plugins.api import SinkConnector, SourceConnector
+    from spark_tasks.plugins.api import AlteredOffsets, SinkConnector, SourceConnector
 
 _logger = logging.getLogger(__name__)
 
 Answer = Callable[[Any, Exception | None], None]
-Pairs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
 
 TIMEOUT_S = 60.0
 # Clients repeat requests that hang in a plugin; these must not use up the threads of other connectors' requests.
@@ -168,19 +167,21 @@ class OffsetRequests:
 
     def _alter_source(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SourceConnector]) -> bool:
         own = self._config.own_offsets(config)
-        offsets: Pairs | None = request.offsets
-        for pair in offsets or ():
-            if is_progress(pair[0]):
-                _check_progress(*pair)
+        offsets: AlteredOffsets | None = request.offsets
+        for partition, offset in offsets or ():
+            if is_progress(partition):
+                _check_progress(partition, offset)
             elif not plugin.nested_offsets:
-                check_source_offset(*pair)
+                check_source_offset(partition, offset)
         producer = self._fence_former_tasks(request.connector) if self._config.exactly_once else None
         if offsets is None:
             known = self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, own))
             offsets = [(partition, None) for partition, _ in known]
         of_reader = [pair for pair in offsets if not is_progress(pair[0])]
         elsewhere = not of_reader or plugin.alter_offsets(config, of_reader)
-        wanted = tuple(offsets) if request.offsets is not None else None
+        wanted = None
+        if request.offsets is not None:  # Java writes a record for a partition of null, too, which nothing reads
+            wanted = tuple((partition, offset) for partition, offset in offsets if partition is not None)
         self._ask_store(lambda done: WriteSourceOffsets(request.connector, wanted, done, own, producer))
         return elsewhere
 
@@ -221,11 +222,11 @@ class OffsetRequests:
         return GroupOffsets(client_properties(self._config.originals, config, "admin"))
 
 
-def check_source_offset(partition: Mapping[str, Any], offset: Mapping[str, Any] | None) -> None:
+def check_source_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
     """Raises ConnectError, with Kafka Connect's messages, for values that its offsets cannot have: lists, maps, and
     integers of more than 64 bits.
     """
-    for field, value in (*partition.items(), *(offset or {}).items()):
+    for field, value in (*(partition or {}).items(), *(offset or {}).items()):
         kind = "ARRAY" if isinstance(value, list) else "MAP" if isinstance(value, dict) else None
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             kind = "class java.math.BigInteger"

@@ -169,13 +169,16 @@ class JavaSourceTask(JavaTask):
         self._unacknowledged = writer.number
         self._positions += writer.positions
         begun = time.perf_counter()
-        final = self._delivery.commit(from_texts(writer.offsets.items()), writer.signal or "continue")
+        with self._metrics.committing():
+            final = self._delivery.commit(from_texts(writer.offsets.items()), writer.signal or "continue")
         self._retry_state.succeeded()
         return self._counted(begun, final=final)
 
     def _settle(self, *, finish: bool) -> bool:
         begun = time.perf_counter()
-        return self._counted(begun, final=self._delivery.settle(finish=finish))
+        with self._metrics.committing():
+            final = self._delivery.settle(finish=finish)
+        return self._counted(begun, final=final)
 
     def _counted(self, begun: float, *, final: bool) -> bool:
         if final:

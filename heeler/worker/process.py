@@ -69,13 +69,13 @@ from heeler.worker.plugin_facts import PluginFacts
 from heeler.worker.providers import close_providers
 from heeler.worker.published_view import PublishedView
 from heeler.worker.reloads import Resolver
+from heeler.worker.signals import stop_on_signals
 from heeler.worker.startup import (
     HerderWatch,
     StoppedError,
     checked_plugins,
     in_background,
     java_runtime,
-    stop_on_signals,
     wait_for,
 )
 from heeler.worker.trial_process import Trials
@@ -97,14 +97,17 @@ HALT_GRACE_S = 10.0  # on top of task.shutdown.graceful.timeout.ms
 PULSE_MS = 1000
 
 
-def run_worker(config: WorkerConfig) -> int:
-    """Runs until a signal stops the worker (exit code 0), or until it fails (1). Raises ConfigError."""
+def run_worker(config: WorkerConfig, signalled: threading.Event) -> int:
+    """Runs until a signal stops the worker (exit code 0), or until it fails (1). `signalled`: see end_on_signals.
+    Raises ConfigError.
+    """
     worker = Worker(config)
     stop_on_signals(worker.halt)
     try:
-        worker.start()
-        worker.herder_watch.wait_for_stop(worker.halting)
-        worker.wait_halted()
+        if not signalled.is_set():
+            worker.start()
+            worker.herder_watch.wait_for_stop(worker.halting)
+            worker.wait_halted()
     except StoppedError:
         _logger.debug("The worker was stopped before it had finished starting")  # by a signal, or because a part died
     except ConnectError as error:
@@ -115,6 +118,14 @@ def run_worker(config: WorkerConfig) -> int:
     finally:
         worker.close()
     return 1 if worker.failed else 0
+
+
+def stop_actor(ref: pykka.ActorRef[Any], seconds: float = 5) -> None:
+    """Stops an actor; if it takes longer, only logs that, so that all other parts are stopped too."""
+    try:
+        ref.stop(timeout=seconds)
+    except pykka.Timeout:
+        _logger.warning("%s did not stop within %.0f s", ref.actor_class.__name__, seconds)
 
 
 class Worker:
@@ -228,7 +239,7 @@ class Worker:
             "offset": OffsetStoreActor.start(self._offsets, parts.offsets_writer, self._offsets_ready),
         }
         for store in self._stores.values():
-            self._cleanup.callback(store.stop, timeout=5)
+            self._cleanup.callback(stop_actor, store)
 
     def _await_stores(self) -> None:
         for name, ready in (("config", self._configs.ready), ("status", self._statuses.ready),
@@ -285,7 +296,7 @@ class Worker:
         )
         settings = herder_settings(config, self.rest.worker_id, partial(self._facts.connector_type, waits=False))
         self._herder = herder = HerderActor.start(settings, ports, self._ticker)
-        self._cleanup.callback(herder.stop, timeout=5)
+        self._cleanup.callback(stop_actor, herder)
         self._core = {"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}}
         self._watch(self._core)
 
@@ -319,7 +330,7 @@ class Worker:
         settings = replace(group_settings(self.config, self.rest.advertised_url, client), metrics=counted)
         self.metrics.client_id, self.metrics.client = parts.client_id, lambda: figures(counted)
         member = GroupMemberActor.start(settings, lambda: self._configs.config, self._tell_herder)
-        self._cleanup.callback(member.stop, timeout=10)
+        self._cleanup.callback(stop_actor, member, 10)
         return member
 
     # ------------------------------------------------------------ called by the parts

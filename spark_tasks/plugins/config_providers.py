@@ -208,16 +208,16 @@ class ConfigTransformer:
                     wanted.setdefault((match[1], match[3] or ""), set()).add(match[4])
         if not wanted:
             return ResolvedConfig(config)
-        results = {(name, path): self.providers[name].get(path, keys) for (name, path), keys in wanted.items()}
+        results = {(name, path): self._look_up(name, path, keys) for (name, path), keys in wanted.items()}
 
         values_by_key: dict[str, list[str]] = {}
         placeholders: dict[str, str] = {}
 
         def replacement(key: str, match: re.Match[str]) -> str:
             result = results.get((match[1], match[3] or ""))
-            if result is None or match[4] not in result.data:
+            value = None if result is None else result.data.get(match[4])
+            if value is None:
                 return match[0]
-            value = result.data[match[4]]
             values_by_key.setdefault(key, []).append(value)
             placeholders[value] = match[0]
             return value
@@ -232,6 +232,18 @@ class ConfigTransformer:
                 if result.ttl_ms is not None and result.ttl_ms >= 0:
                     self.on_ttl(connector, path, result.ttl_ms)
         return data
+
+    def _look_up(self, name: str, path: str, keys: Collection[str]) -> ConfigData:
+        result: object = self.providers[name].get(path, keys)
+        if not isinstance(result, ConfigData):
+            raise ConfigError(f"The config provider {name} must return ConfigData for path '{path}', not "
+                              f"{type(result).__name__}")
+        for key in keys:
+            value: object = result.data.get(key)
+            if value is not None and not isinstance(value, str):  # null: as if it did not know the key
+                raise ConfigError(f"The config provider {name} must return a string for key {key} of path '{path}', "
+                                  f"not {type(value).__name__}")
+        return result
 
 
 def load_providers(

@@ -225,7 +225,7 @@ class SourceTask(TaskRunner):
 
     def _settle(self, *, finish: bool) -> bool:
         begun = time.perf_counter()
-        with phase("commit"):
+        with phase("commit"), self._metrics.committing():
             final = self._delivery.settle(finish=finish)
         if final:
             self._committed(begun)
@@ -288,7 +288,7 @@ class SourceTask(TaskRunner):
             except Exception as problem:  # noqa: BLE001 - plugin code; raised after the commit of this batch
                 error = problem
         begun = time.perf_counter()
-        with phase("commit"):
+        with phase("commit"), self._metrics.committing():
             final = self._delivery.commit(offsets, signal)
         self._retry_state.succeeded()
         if final:

@@ -66,7 +66,10 @@ class Cluster:
         connector = ConnectorName(name)
         self.config = replace(
             self.config, connector_configs={**self.config.connector_configs, connector: {
-                "connector.class": "C", "value.converter": "V", "value.converter.plugin.version": "[1,2)"}},
+                "connector.class": "C", "value.converter": "V", "value.converter.plugin.version": "[1,2)",
+                "transforms": "a, b", "transforms.a.type": "A", "transforms.b.type": "B", "transforms.b.predicate": "p",
+                "transforms.b.plugin.version": "3", "predicates": "p,q", "predicates.p.type": "P",
+                "predicates.q.type": "Q"}},
             target_states={**self.config.target_states, connector: TargetState.STARTED},
             task_configs={**self.config.task_configs, **{
                 ConnectorTaskId(connector, n): {"task.class": "T"} for n in range(len(tasks))}})

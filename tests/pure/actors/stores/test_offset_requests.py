@@ -166,6 +166,24 @@ def test_only_pythons_sources_have_offsets_with_lists_and_maps(
     assert bool(asked) is not refused, "the plugin is asked after the check, as in Kafka Connect"
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_source_partition_may_be_null_and_only_the_plugin_sees_it(
+    monkeypatch: pytest.MonkeyPatch, requests: OffsetRequests, nested: bool
+) -> None:
+    """As in Kafka Connect, where its record is one that nothing reads. It was a TypeError."""
+    written: list[Any] = []
+    asked: list[Any] = []
+    monkeypatch.setattr(SourceConnector, "nested_offsets", nested)
+    monkeypatch.setattr(SourceConnector, "alter_offsets", lambda _, offsets: asked.append(offsets))
+    monkeypatch.setattr(Silent, "on_receive", lambda _, message: written.append(message) or message.answer(()))
+    answered: Future[Exception | None] = Future()
+    pairs = ((None, {"p": 1}), ({"f": 1}, {"p": 2}), (None, None))
+    requests.start(AlterOffsets(C, pairs), lambda _, error: answered.set_result(error))
+    assert answered.result(20) is None
+    assert asked == [list(pairs)]
+    assert [message.offsets for message in written] == [(({"f": 1}, {"p": 2}),)]
+
+
 # ---------------------------------------------------------------- sinks
 PLACE = {"kafka_topic": "t", "kafka_partition": 3}
 FAILED = "Failed to parse the following Kafka {0} value in the provided offsets: '{1}'. {2} values for sink connectors"
