@@ -9,12 +9,13 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
-from actors.errors import BadRequestError, NotFoundError
+from actors.errors import BadRequestError, ConflictError, NotFoundError
 from actors.herder.zombie_fencing import transactional_id
 from actors.messages.commands import ReadSourceOffsets, WriteSourceOffsets
 from actors.messages.replies import answer
@@ -39,7 +40,8 @@ _logger = logging.getLogger(__name__)
 Answer = Callable[[Any, Exception | None], None]
 
 TIMEOUT_S = 60.0
-MAX_CONCURRENT = 64  # so that a plugin whose alter_offsets hangs does not block the requests of other connectors
+# Clients repeat requests that hang in a plugin; these must not use up the threads of other connectors' requests.
+MAX_OF_CONNECTOR, MAX_CONCURRENT = 8, 256
 _OUTSIDE = ("However, if this connector manages offsets externally, they will need to be manually {} in the system "
             "that the connector uses.")
 _ZOMBIES = ("If the connector is in a stopped state, this operation can be safely retried. If it doesn't eventually "
@@ -78,10 +80,20 @@ class OffsetRequests:
         self._store = offset_store
         self._fencing = fencing
         self._pool = DaemonPool(MAX_CONCURRENT, "offset-requests")
+        self._begun: dict[ConnectorName, list[Future[None]]] = {}
 
     def start(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
-        """Begins a request; returns at once."""
-        self._pool.submit(self._run, request, answer)
+        """Begins a request; returns at once. Answers ConflictError if too many of the connector have not ended. Used
+        only by the herder's thread. Raises RuntimeError if no thread can be started.
+        """
+        name = request.connector
+        self._begun = {connector: unfinished for connector, begun in self._begun.items()
+                       if (unfinished := [one for one in begun if not one.done()])}
+        if len(self._begun.get(name, ())) >= MAX_OF_CONNECTOR:
+            answer(None, ConflictError(f"{MAX_OF_CONNECTOR} requests for the offsets of connector {name} have not "
+                                       "ended, perhaps because its plugin or a config provider hangs"))
+            return
+        self._begun.setdefault(name, []).append(self._pool.submit(self._run, request, answer))
 
     def close(self) -> None:
         """Drops requests that have not begun."""

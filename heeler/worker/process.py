@@ -65,6 +65,7 @@ from heeler.worker.kafka_parts import KafkaParts
 from heeler.worker.logs import log_context
 from heeler.worker.metrics.registry import WorkerMetrics, queue_length
 from heeler.worker.part_settings import group_settings, herder_settings, new_session_key, progress_limit, task_settings
+from heeler.worker.plugin_facts import PluginFacts
 from heeler.worker.providers import close_providers
 from heeler.worker.published_view import PublishedView
 from heeler.worker.reloads import Resolver
@@ -146,10 +147,10 @@ class Worker:
         # Only the worker that runs the connector accepts this request; each worker that used the value sends it.
         self.resolve = Resolver(config.providers, self._ticker, lambda name: self.ask(RestartConnectorOnly(name)))
         trials = Trials(config.originals, config.providers)
-        self.view = PublishedView(self._configs, self._statuses, self._plugins, trials)
+        self._facts = PluginFacts(self._plugins)
+        self.view = PublishedView(self._configs, self._statuses, self._facts, trials)
         self.metrics = WorkerMetrics(config.originals, lambda: self._configs.config, lambda: self._statuses.statuses,
-                                     self.view.connector_type, self.view.heeler_version,
-                                     self.view.plugin_version)
+                                     self._facts, self.view.heeler_version)
         self.metrics.providers = self._java.figures
         self.metrics.app_info = {"version": self.view.version, "commit-id": self.view.commit}
         self.view.metrics = self.metrics.page
@@ -251,7 +252,7 @@ class Worker:
     def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> None:
         config = self.config
         leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"], self.rest.client_tls)
-        fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder)
+        fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder, self._ticker)
         make = TaskRunners(config, task_settings(config), self._plugins, data_plane, self._offsets, self._configs,
                            self.resolve, self._topic_used, Peers(self._tell_herder, leader, self._configs),
                            self.metrics.task).make
@@ -264,7 +265,7 @@ class Worker:
         connectors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
             epoch, self._tell_herder, self._plugins, self.resolve,
             lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context,
-            self.metrics.connector, scaler.watch, threads=threads, made=made))
+            self.metrics.connector, scaler.watch, threads=threads, made=made), scaler.abandon)
 
         def cancel(ref: pykka.ActorRef[Any]) -> None:
             tasks.cancel(ref)
@@ -293,7 +294,7 @@ class Worker:
             halted=self._halted.set,
             failed=self.fail,
         )
-        settings = herder_settings(config, self.rest.worker_id, self._plugins.connector_type)
+        settings = herder_settings(config, self.rest.worker_id, partial(self._facts.connector_type, waits=False))
         self._herder = herder = HerderActor.start(settings, ports, self._ticker)
         self._cleanup.callback(stop_actor, herder)
         self._core = {"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import nullcontext
@@ -14,14 +15,15 @@ from typing import Any
 import pykka
 import pytest
 
-from actors.errors import BadRequestError
+from actors.errors import BadRequestError, ConflictError
 from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.stores import offset_requests
-from actors.stores.offset_requests import OffsetRequests, check_source_offset, sink_offset
+from actors.stores.offset_requests import MAX_OF_CONNECTOR, OffsetRequests, check_source_offset, sink_offset
 from heeler.worker.logs import subject
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import SourceConnector
 from storage.ids import ConnectorName
+from tests.rigs.support import wait_until
 
 C = ConnectorName("c")
 
@@ -55,6 +57,39 @@ def test_an_offsets_topic_that_does_not_respond_is_reported(requests: OffsetRequ
     error = answered.result(20)
     assert isinstance(error, ConnectError)
     assert "No answer from the offsets topic within 0 s: its brokers are unreachable" in str(error)
+
+
+def test_requests_that_hang_leave_threads_for_those_of_other_connectors() -> None:
+    release, answers = threading.Event(), queue.Queue[Any]()
+
+    def resolve(config: Any, name: str) -> Any:
+        assert name == "d" or release.wait(20)
+        raise ConnectError(f"resolved {name}")
+
+    other = ConnectorName("d")
+    configs: Any = SimpleNamespace(config=SimpleNamespace(connector_configs={C: {}, other: {}}))
+    nothing: Any = None
+    made = OffsetRequests(nothing, nothing, configs, resolve, nothing, nothing)
+
+    def ask(name: ConnectorName) -> None:
+        made.start(GetOffsets(name), lambda _, error: answers.put(error))
+
+    for _ in range(MAX_OF_CONNECTOR + 1):
+        ask(C)
+    refused = answers.get(timeout=20)
+    assert isinstance(refused, ConflictError)
+    assert "8 requests for the offsets of connector c have not ended" in str(refused)
+    ask(other)
+    assert str(answers.get(timeout=20)) == "resolved d"
+    release.set()
+    assert {str(answers.get(timeout=20)) for _ in range(MAX_OF_CONNECTOR)} == {"resolved c"}
+
+    def served() -> bool:
+        ask(C)
+        return not isinstance(answers.get(timeout=20), ConflictError)
+
+    wait_until(served, 20, "the threads to end")
+    made.close()
 
 
 @pytest.mark.parametrize(("offsets", "line"), [

@@ -162,6 +162,13 @@ def test_a_tasks_classes_and_versions_are_metrics(cluster):
         assert f'kafka_connect_connector_task_metrics_{attribute}{{{of},{attribute}="{value}"}} 1\n' in page
 
 
+def test_a_class_that_was_not_imported_in_time_is_shown_later(cluster):
+    cluster.kind = "unknown"
+    assert 'connector_type="unknown"' in cluster.metrics.page({JAVA})
+    cluster.kind, cluster.known_facts = "source", cluster.known_facts + 1
+    assert 'connector_type="unknown"' not in cluster.metrics.page({JAVA})
+
+
 def test_transforms_and_the_predicates_that_they_have_are_metrics(cluster):
     page = cluster.metrics.page({JAVA})
     name = r"kafka_connect_connector_(?:transform|predicate)_metrics_\w+"
