@@ -31,6 +31,8 @@ from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.spaces import with_plain_names
 from spark_tasks.spark.process_output import SparkOutput
 from storage.log.java_json import loads
+from storage.log.record import LogRecord
+from storage.offsets.fold import OffsetState, fold
 from storage.offsets.records import parse_key
 from tests.rigs.chains import chain
 from tests.rigs.fake_herder import FakeWorker
@@ -111,6 +113,15 @@ def test_texts_are_read_in_time(read: Callable[[str], object]) -> None:
 @pytest.mark.parametrize("query", ["SELECT a" + "[1]" * 10_000 + " FROM records", "offset " * 100_000])
 def test_queries_are_read_in_time(query: str) -> None:
     assert seconds(parse_query, query) < 2.5
+
+
+@pytest.mark.integration
+def test_many_spellings_of_a_source_partition_are_read_in_time() -> None:
+    spaces = [f"{number:b}".replace("0", " ").replace("1", "\t") for number in range(20_000)]
+    records = [LogRecord(0, at, at, f'["c",{{"p":{space}1}}]'.encode(), b"{}") for at, space in enumerate(spaces)]
+    start = time.process_time()
+    fold(OffsetState(), records)
+    assert time.process_time() - start < 2.5
 
 
 @pytest.mark.integration
