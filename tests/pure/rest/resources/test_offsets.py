@@ -9,7 +9,6 @@ from tests.rigs.fake_herder import FakeWorker
 from tests.rigs.fake_plugins import FILE
 from tests.rigs.rest_apps import client_of
 
-
 SOURCE = FILE + "FileStreamSourceConnector"
 
 
