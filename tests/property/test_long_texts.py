@@ -116,6 +116,11 @@ def test_queries_are_read_in_time(query: str) -> None:
 
 
 @pytest.mark.integration
+def test_secrets_with_many_similar_lines_are_hidden_in_time() -> None:
+    assert seconds(lambda text: Secrets.of([text]), "\n".join("a" * 70 + str(n) for n in range(20_000))) < 2.5
+
+
+@pytest.mark.integration
 def test_many_spellings_of_a_source_partition_are_read_in_time() -> None:
     spaces = [f"{number:b}".replace("0", " ").replace("1", "\t") for number in range(20_000)]
     records = [LogRecord(0, at, at, f'["c",{{"p":{space}1}}]'.encode(), b"{}") for at, space in enumerate(spaces)]
