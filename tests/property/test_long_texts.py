@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,12 +19,16 @@ from rest.json_text import loads as loads_body
 from rest.server.settings import RestSettings
 from spark_tasks.config.masking import Secrets, passwords, secret_name
 from spark_tasks.config.types import Type, parse_type
+from spark_tasks.connectors.files.connector import FilesSourceConnector
+from spark_tasks.connectors.files.formats import infer_columns
+from spark_tasks.connectors.files.settings import FilesSettings
 from spark_tasks.data.ddl import parse as parse_ddl
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.security.key_stores import pem_text
 from spark_tasks.kafka.task_clients import reset_policy
 from spark_tasks.pipeline.transforms.chain import make_chain
 from spark_tasks.pipeline.transforms.sql_query import parsed as parse_query
+from spark_tasks.pipeline.transforms.topics import renamed
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.config_providers import ConfigTransformer, has_placeholder
 from spark_tasks.plugins.versions import parse_requirement
@@ -118,6 +123,19 @@ def test_queries_are_read_in_time(query: str) -> None:
 @pytest.mark.integration
 def test_secrets_with_many_similar_lines_are_hidden_in_time() -> None:
     assert seconds(lambda text: Secrets.of([text]), "\n".join("a" * 70 + str(n) for n in range(20_000))) < 2.5
+
+
+@pytest.mark.integration
+def test_many_columns_of_a_csv_file_are_read_in_time(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(",".join(f"c{n}" for n in range(30_000)) + "\n", encoding="utf-8")
+    config = FilesSourceConnector.config_def.parse({"topic": "t", "path": str(tmp_path)})
+    assert seconds(lambda _: infer_columns(tmp_path / "a.csv", FilesSettings.of(config)), "") < 5
+
+
+@pytest.mark.integration
+def test_many_topics_of_a_batch_are_renamed_in_time() -> None:
+    batch = pa.record_batch([pa.array([f"t{n}" for n in range(30_000)])], ["topic"])
+    assert seconds(lambda _: renamed(batch, str.upper), "") < 2.5
 
 
 @pytest.mark.integration
