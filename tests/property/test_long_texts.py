@@ -130,6 +130,8 @@ def test_many_columns_of_a_csv_file_are_read_in_time(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(",".join(f"c{n}" for n in range(30_000)) + "\n", encoding="utf-8")
     config = FilesSourceConnector.config_def.parse({"topic": "t", "path": str(tmp_path)})
     assert seconds(lambda _: infer_columns(tmp_path / "a.csv", FilesSettings.of(config)), "") < 5
+    config["schema"] = ", ".join(f"c{n} int" for n in range(30_000))
+    assert seconds(lambda _: FilesSettings.of(config), "") < 5
 
 
 @pytest.mark.integration
