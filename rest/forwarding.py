@@ -76,4 +76,5 @@ def _error_of(status: int, content: bytes) -> HttpError:
     parsed = _parsed(content)
     if not isinstance(parsed, dict) or not isinstance(parsed.get("error_code"), int):
         return HttpError(500, f"IO Error trying to forward REST request: status {status} without an error in the body")
-    return HttpError(status, str(parsed.get("message")), parsed["error_code"])
+    message = parsed.get("message")
+    return HttpError(status, message if message is None else str(message), parsed["error_code"])

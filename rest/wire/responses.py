@@ -12,7 +12,7 @@ from flask import Response, request
 from actors.errors import NotFoundError
 from actors.messages.requests import ConnectorInfo, ConnectorStateInfo, Created, TaskInfo
 from rest.forwarding import Remote
-from rest.json_text import dumps
+from rest.json_text import dumps, plain
 from rest.wire.worker_view import ShownLevel, ShownPlugin, WorkerView
 from spark_tasks.config.auto_tasks import as_put
 from storage.ids import ConnectorName, ConnectorTaskId
@@ -125,7 +125,7 @@ def logger_level(level: ShownLevel) -> dict[str, Any]:
 
 def offsets(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]) -> dict[str, Any]:
     """Offsets by partition (KIP-875)."""
-    return {"offsets": [{"partition": partition, "offset": offset} for partition, offset in pairs]}
+    return {"offsets": [{"partition": plain(partition), "offset": plain(offset)} for partition, offset in pairs]}
 
 
 def _task_ids(tasks: Iterable[ConnectorTaskId]) -> list[dict[str, Any]]:

@@ -33,7 +33,8 @@ CONNECTION_NUMBERS: Final = {
     "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
     "socket.connection.setup.timeout.max.ms": "socket_connection_setup_timeout_max_ms",
 }
-_JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+_JAAS_OPTION = re.compile(
+    r"""(?<![\w.\-])([\w.\-]++)\s*+=\s*+(?:"((?:[^"\\]++|\\.)*+)"|'((?:[^'\\]++|\\.)*+)'|([^\s;"']+))""")
 
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:

@@ -27,7 +27,9 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.process.bounded_read import read_settings_file
 
 _logger = logging.getLogger(__name__)
-_PLACEHOLDER = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+# ${provider:key} or ${provider:path:key}. What is no placeholder matches without groups, up to its }, or each ${ in it
+# would be searched again.
+_PLACEHOLDER = re.compile(r"\$\{(?:([^}:]*+):(?:([^}:]*+):)?([^}]*+)\}|[^}]*+)")
 _JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 
 
@@ -171,6 +173,11 @@ BUILT_IN: Mapping[str, type[ConfigProvider]] = {
 }
 
 
+def has_placeholder(value: str) -> bool:
+    """Returns whether a value contains a placeholder."""
+    return any(match[1] is not None for match in _PLACEHOLDER.finditer(value))
+
+
 class ResolvedConfig(dict[str, str]):
     """A configuration whose placeholders are replaced. `given`: for each key the values of providers that its value
     contains; `placeholders`: the placeholder of each of these values.
@@ -205,7 +212,7 @@ class ConfigTransformer:
         for value in config.values():
             for match in _PLACEHOLDER.finditer(value or ""):
                 if match[1] in self.providers:
-                    wanted.setdefault((match[1], match[3] or ""), set()).add(match[4])
+                    wanted.setdefault((match[1], match[2] or ""), set()).add(match[3])
         if not wanted:
             return ResolvedConfig(config)
         results = {(name, path): self._look_up(name, path, keys) for (name, path), keys in wanted.items()}
@@ -214,8 +221,8 @@ class ConfigTransformer:
         placeholders: dict[str, str] = {}
 
         def replacement(key: str, match: re.Match[str]) -> str:
-            result = results.get((match[1], match[3] or ""))
-            value = None if result is None else result.data.get(match[4])
+            result = results.get((match[1], match[2] or ""))
+            value = None if result is None else result.data.get(match[3])
             if value is None:
                 return match[0]
             values_by_key.setdefault(key, []).append(value)

@@ -28,7 +28,7 @@ Place = tuple[str, int]
 """A task: its connector and number."""
 _SAMPLE = re.compile(
     r"^(heeler_(?:task_records_total|task_errors_total|sink_lag_records))\{(.*)\} (\S+)$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_LABEL = re.compile(r'(?<!\w)(\w++)="((?:[^"\\]++|\\.)*+)"')
 
 
 @dataclass(slots=True)

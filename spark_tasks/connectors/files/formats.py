@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -103,7 +104,8 @@ def _inferred_type(kind: pa.DataType) -> pa.DataType:
 
 def _check_once(needed: Sequence[str], names: Sequence[str], path: Path | str) -> None:
     """Raises DataError if a file has several columns with a name that is needed."""
-    doubled = [name for name in dict.fromkeys(needed) if names.count(name) > 1]
+    counts = Counter(names)
+    doubled = [name for name in needed if counts[name] > 1]
     if doubled:
         raise DataError(f"file {path} has several columns named {doubled[0]}: rename them in its header")
 

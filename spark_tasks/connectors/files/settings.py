@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -120,8 +121,8 @@ def _columns(schema: str | None) -> tuple[tuple[str, pa.DataType], ...] | None:
     if not schema:
         return None
     found = tuple((field.name, field.type) for field in to_arrow_schema(ddl.parse(schema), timezone="UTC"))
-    names = [name for name, _ in found]
-    if doubled := [name for name in names if names.count(name) > 1]:
+    counts = Counter(name for name, _ in found)
+    if doubled := [name for name, count in counts.items() if count > 1]:
         raise ConfigError(f"Invalid value {schema} for configuration schema: it has several columns named {doubled[0]}")
     if nested := [name for name, kind in found if pa.types.is_nested(kind)]:
         raise ConfigError(f"Invalid value {schema} for configuration schema: CSV files have no values of the type of "

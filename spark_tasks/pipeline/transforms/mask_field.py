@@ -42,7 +42,7 @@ _KINDS = {
     np.int8: ConnectType.INT8, np.int16: ConnectType.INT16, np.int32: ConnectType.INT32, int: ConnectType.INT64,
     np.float32: ConnectType.FLOAT32, float: ConnectType.FLOAT64,
 }  # fmt: skip
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?")  # with the digits of any script, as in Java
+_DECIMAL = re.compile(r"[+-]?(\d++\.?\d*+|\.\d+)([eE][+-]?\d{1,9})?")  # with the digits of any script, as in Java
 _EMPTY: dict[type, Any] = {
     bool: False, str: "", Decimal: Decimal(0), Moment: Moment(0), list: [], dict: {}, int: 0, float: 0.0,
     np.int8: np.int8(0), np.int16: np.int16(0), np.int32: np.int32(0), np.float32: np.float32(0),
