@@ -29,7 +29,14 @@ from spark_tasks.pipeline.converters.base import (
     MixedSchemasError,
     schema_of,
 )
-from spark_tasks.pipeline.converters.json_columns import find_members, parse_columns, raw, read_tape, whole_values
+from spark_tasks.pipeline.converters.json_columns import (
+    find_members,
+    packed_names,
+    parse_columns,
+    raw,
+    read_tape,
+    whole_values,
+)
 from spark_tasks.pipeline.converters.json_tape import OBJECT, Tape, enclosed, tokenize
 from spark_tasks.pipeline.converters.json_typed import TypedReader
 from spark_tasks.pipeline.converters.json_write import JsonWriter
@@ -205,11 +212,10 @@ def _members_of_envelopes(tape: Tape) -> tuple[Bools, np.ndarray[Any, Any]]:
     good = np.ones(len(tape.roots), np.bool_)
     state, row = kernels.NEW_KEY, 0
     while True:
-        packed = np.frombuffer(b"".join(written), np.uint8)
-        ends = np.cumsum([0, *map(len, written)]).astype(np.int32)
+        packed, ends = packed_names(written)
         state, row, key = kernels.members(
             tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tape.roots, packed, ends, len(written), row,
-            cells,
+            cells, False,
         )
         if state == kernels.FOUND:
             break

@@ -23,7 +23,7 @@ from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.java.hash import entry_order
 from spark_tasks.pipeline.converters import json_kernels as kernels
 from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.converters.json_columns import find_members, integers, raw, read_tape, strings
+from spark_tasks.pipeline.converters.json_columns import integers, members_named, raw, read_tape, strings
 from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FLOAT, INT, KEY, OBJECT, STRING, Tape
 from spark_tasks.pipeline.converters.times import check_times
 
@@ -205,14 +205,9 @@ class TypedReader:
 
     def _struct(self, schema: Schema, tokens: Ints) -> pa.Array:
         self._require(tokens, (OBJECT,), "Structs should be encoded as JSON objects, but found {}")
-        found = find_members(self._tape, tokens)
-        if found is None:
-            raise DataError("a struct has too many distinct members (thousands)")
-        names, cells = found
-        nobody = np.full(len(tokens), -1, np.int32)
+        cells = members_named(self._tape, tokens, [field.name for field in schema.fields])
         children, fields = [], []
-        for field in schema.fields:
-            cell = cells[names.index(field.name)] if field.name in names else nobody
+        for field, cell in zip(schema.fields, cells, strict=True):
             try:
                 children.append(self.build(field.schema, cell))
             except BadRowError as bad:

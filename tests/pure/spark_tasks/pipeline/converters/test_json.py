@@ -213,3 +213,21 @@ def test_all_records_with_an_invalid_schema_are_named():
         with pytest.raises(BadRowsError) as bad:
             converter().to_connect("t", pa.array(values))
         assert [row for row, _ in bad.value.bad] == rows
+
+
+WIDE = Schema(Type.STRUCT, fields=tuple(Field(f"f{i}", Schema(Type.INT32)) for i in range(1500)))
+
+
+def test_a_struct_may_have_thousands_of_fields():
+    """All records with more than a thousand were bad records."""
+    values = {f"f{i}": i for i in range(1500)}
+    fixed = converter(**{"schema.content": to_text(WIDE)})
+    found, _ = fixed.to_connect("t", pa.array([json.dumps(values).encode()] * 2))
+    assert found.to_pylist() == [values] * 2
+
+
+def test_a_struct_may_have_thousands_of_members_that_are_not_declared():
+    schema = Schema(Type.STRUCT, fields=(Field("a", Schema(Type.INT32)), Field('ä"', Schema(Type.INT32))))
+    texts = [json.dumps({f"x{row}-{i}": i for i in range(1500)} | {"a": row, 'ä"': 2}).encode() for row in range(3)]
+    found, _ = converter(**{"schema.content": to_text(schema)}).to_connect("t", pa.array(texts))
+    assert found.to_pylist() == [{"a": row, 'ä"': 2} for row in range(3)]
