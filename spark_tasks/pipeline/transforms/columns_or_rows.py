@@ -211,6 +211,8 @@ def _column(row: int, found: Sequence[tuple[Schema | None, Any]]) -> Column:
     """Returns a column of the records that start at `row`. Raises BadRowError for the first value that does not fit."""
     try:
         return column(found)
+    except MemoryError:  # Arrow's is an ArrowException, too
+        raise
     except (DataError, pa.ArrowException, OverflowError) as error:
         if len(found) == 1:
             raise BadRowError(row, error) from error

@@ -77,7 +77,7 @@ class Sql(Transform):
             return
         try:
             selected = self._selected(_retyped(batch) if _is_mixed(batch) else batch)
-        except ConfigError:
+        except (ConfigError, MemoryError):
             raise
         except Exception as error:  # DataFusion has no error classes: a record or a type may be the cause
             if len(batch) == 1:
@@ -123,7 +123,7 @@ class Sql(Transform):
             try:
                 return self._collected(table, fields)
             except Exception as error:
-                if not slots or isinstance(error, ConfigError):
+                if not slots or isinstance(error, (ConfigError, MemoryError)):
                     raise
                 kinds = self._suitable(table, fields, slots)
         return self._collected(_with_types(table, kinds), fields)
@@ -142,6 +142,8 @@ class Sql(Transform):
                 kinds.setdefault(name, {})[path] = kind
             try:
                 self._collected(_with_types(record, kinds), fields)
+            except MemoryError:
+                raise
             except Exception:  # noqa: BLE001, S112 - DataFusion has no error classes
                 continue
             suitable = kinds

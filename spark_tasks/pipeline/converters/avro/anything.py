@@ -70,6 +70,8 @@ def read(payloads: list[bytes], skip: int) -> Column:
                 io.BytesIO(payload[skip:]), _BOUNDED, None, handle_unicode_errors="replace"
             ), 0)
             texts.append(json_text.canonical(value).encode())
+        except MemoryError:
+            raise
         except Exception as error:  # noqa: BLE001 - fastavro has no error class for invalid bytes
             bad.append((row, DataError(f"Error deserializing Avro message: {type(error).__name__}: {error}")))
     if bad:

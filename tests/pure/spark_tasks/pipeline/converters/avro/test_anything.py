@@ -72,3 +72,14 @@ def test_a_negative_index_of_a_union_is_a_bad_record(index, place):
     hostile = b"\0" * place + bytes.fromhex(index) + b"\0" * 20
     with pytest.raises(BadRowsError):
         anything.read([hostile], 0)
+
+
+def test_a_lack_of_memory_makes_no_bad_record(monkeypatch):
+    """With errors.tolerance=all, the records were lost."""
+    def lacking(*_, **__):
+        raise MemoryError
+
+    value = payload({"int": 7})
+    monkeypatch.setattr(fastavro, "schemaless_reader", lacking)
+    with pytest.raises(MemoryError):
+        anything.read([value], 0)

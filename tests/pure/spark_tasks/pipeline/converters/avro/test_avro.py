@@ -3,6 +3,8 @@
 import json
 from dataclasses import replace
 
+import fastavro
+import pyruhvro
 import pytest
 
 from spark_tasks.data.arrow_types import to_arrow
@@ -187,3 +189,14 @@ def test_defaults_that_avro_does_not_have_are_not_written():
 def test_a_default_of_another_type_is_an_error_that_names_it(schema, default):
     with pytest.raises(DataError, match=r"the default .* is not a value of the type"):
         written(struct(a=replace(schema, default=default)))
+
+
+def test_a_lack_of_memory_makes_no_bad_record(monkeypatch):
+    """With errors.tolerance=all, the records were lost."""
+    def lacking(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(fastavro, "schemaless_reader", lacking)
+    monkeypatch.setattr(pyruhvro, "deserialize_array", lacking)
+    with pytest.raises(MemoryError):
+        AvroCodec(parse('"long"')).decode([b"\2"])
