@@ -17,7 +17,7 @@ from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json_columns import find_members, members_named
 from spark_tasks.pipeline.converters.json_schema.names import has_text_keys, is_union
 from spark_tasks.pipeline.converters.json_strings import literal
-from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FALSE, FLOAT, INT, OBJECT, STRING, TRUE
+from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FALSE, FLOAT, INT, KEY, NULL, OBJECT, STRING, TRUE
 from spark_tasks.pipeline.converters.json_typed import TypedReader, refuse
 from spark_tasks.pipeline.converters.json_write import JsonWriter, lists
 
@@ -30,10 +30,29 @@ _SIMPLE = np.iinfo(np.int32).max  # more than the members that an object has in 
 
 
 class ConfluentReader(TypedReader):
-    """Reads maps whose keys are not strings from arrays of objects, and unions to structs."""
+    """Reads maps whose keys are not strings from arrays of objects, and unions to structs. Only members of an outermost
+    struct may lack: in Java, what is put into a struct must be complete. A value that is not a text counts as missing
+    where the schema has one.
+    """
 
+    _in_struct = False
+
+    @override
+    def build(self, schema: Schema, tokens: Ints, *, tombstones: Bools | None = None) -> pa.Array:
+        if schema.type is Type.STRING:
+            texts = np.isin(self._kinds(tokens), (STRING, ESCAPED, KEY, NULL))
+            tokens = tokens if texts.all() else np.where(texts, tokens, -1).astype(np.int32)
+        return super().build(schema, tokens, tombstones=tombstones)
+
+    @override
     def _values(self, schema: Schema, tokens: Ints) -> pa.Array:
-        return self._union(schema, tokens) if is_union(schema) else super()._values(schema, tokens)
+        outside = self._may_lack, self._in_struct
+        self._may_lack = self._may_lack and not self._in_struct
+        self._in_struct = self._in_struct or schema.type is Type.STRUCT
+        try:
+            return self._union(schema, tokens) if is_union(schema) else super()._values(schema, tokens)
+        finally:
+            self._may_lack, self._in_struct = outside
 
     def _pairs(self, tokens: Ints) -> tuple[Ints, Ints, Ints]:
         self._require(tokens, (ARRAY,), "Maps with non-string fields should be encoded as JSON array of objects")
