@@ -231,3 +231,21 @@ def test_a_struct_may_have_thousands_of_members_that_are_not_declared():
     texts = [json.dumps({f"x{row}-{i}": i for i in range(1500)} | {"a": row, 'ä"': 2}).encode() for row in range(3)]
     found, _ = converter(**{"schema.content": to_text(schema)}).to_connect("t", pa.array(texts))
     assert found.to_pylist() == [{"a": row, 'ä"': 2} for row in range(3)]
+
+
+def test_a_null_in_a_required_field_is_refused_beside_a_null_struct_too():
+    """Both records were written, with "a":null."""
+    schema = Schema(Type.STRUCT, optional=True, fields=(
+        Field("a", Schema(Type.INT32)), Field("in", replace(ROW, optional=True))))
+    metadata = {SCHEMA_KEY: to_text(schema).encode()}
+
+    def written(*values):
+        found = converter().from_connect("t", pa.array(values, to_arrow(schema)), metadata)
+        return [json.loads(one)["payload"] for one in found.to_pylist()]
+
+    inside = {"a": 2, "b": "y"}
+    assert written({"a": 1, "in": inside}, None, {"a": 1, "in": None}) == [
+        {"a": 1, "in": inside}, None, {"a": 1, "in": None}]
+    for bad in ({"a": None, "in": inside}, {"a": 1, "in": {"a": None, "b": "y"}}):
+        with pytest.raises(DataError, match="null value for field that is required"):
+            written(bad, None, {"a": 1, "in": None})
