@@ -106,7 +106,7 @@ def to_json(schema: Schema) -> dict[str, Any]:
         out["keys"] = to_json(_part(schema.key, "key"))
         out["values"] = to_json(_part(schema.value, "value"))
     elif schema.type is Type.ARRAY:
-        out["items"] = to_json(_part(schema.value, "element"))
+        out["items"] = None if schema.value is None else to_json(schema.value)
     out["optional"] = schema.optional
     optional = (("name", schema.name), ("version", schema.version), ("doc", schema.doc))
     out.update({key: value for key, value in optional if value is not None})

@@ -3,8 +3,10 @@
 import base64
 import json
 from dataclasses import replace
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,7 +16,9 @@ from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schem
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
 from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.converters.values import parse_string
 from spark_tasks.pipeline.failures import reason_of
+from spark_tasks.pipeline.java_values import Moment, Struct
 
 PRICE = Schema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "2"),))
 ROW = Schema(Type.STRUCT, fields=(
@@ -249,3 +253,35 @@ def test_a_null_in_a_required_field_is_refused_beside_a_null_struct_too():
     for bad in ({"a": None, "in": inside}, {"a": 1, "in": {"a": None, "b": "y"}}):
         with pytest.raises(DataError, match="null value for field that is required"):
             written(bad, None, {"a": 1, "in": None})
+
+
+LISTED = Schema(Type.ARRAY, value=Schema(Type.INT32, name=TIME, version=1))
+
+
+@pytest.mark.parametrize(("schema", "value", "payload"), [
+    (Schema(Type.INT32, name=TIME, version=1), Moment(12345), "12345"),
+    (Schema(Type.INT32, name=TIME, version=1), datetime(1970, 1, 1, 12, tzinfo=UTC), "43200000"),
+    (Schema(Type.INT32, name=TIME, version=1), time(12), "43200000"),
+    (Schema(Type.INT32, name=DATE, version=1), datetime(1970, 1, 3, tzinfo=UTC), "2"),
+    (Schema(Type.INT32, name=DATE, version=1), date(1970, 1, 3), "2"),
+    (Schema(Type.INT32, name=DATE, version=1), Moment(86_400_000 * 10**7), "10000000"),
+    (Schema(Type.INT64, name=TIMESTAMP, version=1), Moment(7), "7"),
+    (PRICE, Decimal("1.5"), '"AJY="'), (Schema(Type.FLOAT32), np.float32(0.1), "0.1"),
+    (ROW, Struct(ROW, {"a": np.int32(1), "b": "y"}), '{"a":1,"b":"y"}'), (ROW, {"a": 1, "b": "y"}, '{"a":1,"b":"y"}'),
+    (LISTED, [Moment(1), time(0, 0, 1)], "[1,1000]"),
+    (Schema(Type.MAP, key=Schema(Type.STRING), value=PRICE.as_optional()), {"b": Decimal(2), "a": None},
+     '{"b":"AMg=","a":null}'),
+    (Schema(Type.MAP, key=Schema(Type.INT32), value=Schema(Type.INT32)), [(1, 2)], "[[1,2]]"),
+    (None, np.float32(0.1), "0.1"), (None, {"b": [1, "x"], "a": np.int32(5)}, '{"b":[1,"x"],"a":5}'),
+])
+def test_headers_may_be_values_of_python_and_of_java(schema, value, payload):
+    """HeaderFrom of a Time failed for each record."""
+    written = converter().from_connect_header("t", "h", schema, value).decode()
+    described = "null" if schema is None else to_text(schema)
+    assert written == f'{{"schema":{described},"payload":{payload}}}'
+
+
+@pytest.mark.parametrize(("literal", "payload"), [("[]", "[]"), ('[1,"a"]', '[1,"a"]')])
+def test_a_list_without_a_type_of_its_elements_is_a_header(literal, payload):
+    written = converter().from_connect_header("t", "h", *parse_string(literal))
+    assert written.decode() == f'{{"schema":{{"type":"array","items":null,"optional":false}},"payload":{payload}}}'
