@@ -18,7 +18,7 @@ from spark_tasks.arrays.concatenation import join
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Type, Width
 from spark_tasks.data.arrow_types import fitting_decimal, to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
-from spark_tasks.data.schema import DECIMAL, Schema, from_text, to_text
+from spark_tasks.data.schema import DECIMAL, Schema, to_text
 from spark_tasks.data.schema import Type as SchemaType
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters import json_kernels as kernels
@@ -40,6 +40,7 @@ from spark_tasks.pipeline.converters.json_columns import (
     read_tape,
     whole_values,
 )
+from spark_tasks.pipeline.converters.json_defaults import read_schema, with_numbers
 from spark_tasks.pipeline.converters.json_tape import OBJECT, Tape, enclosed, tokenize
 from spark_tasks.pipeline.converters.json_typed import TypedReader
 from spark_tasks.pipeline.converters.json_write import JsonWriter
@@ -93,11 +94,11 @@ class JsonConverter(Converter, HeaderConverter):
         values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
         self._schemas = bool(values["schemas.enable"])
         self._replace_nulls = bool(values["replace.null.with.default"])
-        numeric = str(values["decimal.format"]).upper() == "NUMERIC"
-        self._writer = JsonWriter(numeric_decimals=numeric, replace_nulls=self._replace_nulls)
+        self._numeric = str(values["decimal.format"]).upper() == "NUMERIC"
+        self._writer = JsonWriter(numeric_decimals=self._numeric, replace_nulls=self._replace_nulls)
         content = values["schema.content"]
         try:
-            self._fixed = from_text(content) if self._schemas and content else None
+            self._fixed = read_schema(content) if self._schemas and content else None
         except DataError as error:
             raise ConfigError(f"schema.content: {error}") from error
 
@@ -148,6 +149,7 @@ class JsonConverter(Converter, HeaderConverter):
         return self._written(array, schema_of(metadata), metadata)
 
     def _written(self, array: pa.Array, schema: Schema | None, metadata: Metadata | None) -> pa.Array:
+        schema = with_numbers(schema) if schema is not None and self._numeric else schema
         written = self._writer.write(array, schema, metadata)
         if self._schemas:
             described = "null" if schema is None else to_text(schema)
@@ -210,7 +212,7 @@ def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] |
     start = int(tape.starts[cells[1][0]]) - quote
     prefix, suffix = found.data[begin:start], found.data[start + len(payload) : stop]
     try:
-        return None if schema == "null" else (prefix, suffix, from_text(schema))
+        return None if schema == "null" else (prefix, suffix, read_schema(schema))
     except DataError:
         return None  # the general path names all records that have it
 
@@ -286,4 +288,4 @@ def _the_schema(tape: Tape, schemas: np.ndarray[Any, Any], rows: np.ndarray[Any,
 
 
 def _schema(text: str) -> Schema | None:
-    return None if text == "null" else from_text(text)
+    return None if text == "null" else read_schema(text)

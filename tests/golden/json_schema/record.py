@@ -33,7 +33,7 @@ _PLAIN = {"int8": [5, 0], "int16": [-3], "int32": [7], "int64": [2**40], "float"
           "double": [0.1, -0.0, 3.0, 1e10, 1.5e-7, 123456789.25], "string": ["x", "", 'a"b</c>\u0007é😀'],
           "bytes": ["AQI="]}  # fmt: skip
 _LOGICAL = [("int32", "Date", 19000), ("int32", "Time", 1000), ("int64", "Timestamp", 10**12),
-            ("bytes", "Decimal", "MDk=")]  # fmt: skip
+            ("bytes", "Decimal", "MDk="), ("bytes", "Decimal", "AZA=")]  # fmt: skip
 _SYMBOLS = ["RED", "GREEN", "<NULL>", "ü", *map(str, range(30))]
 _NESTED = ["struct", "struct", "array", "map", "union"]
 
@@ -43,14 +43,12 @@ def schemas(seed: int) -> Iterator[dict[str, Any]]:
     chance = random.Random(seed)
     while True:
         numeric, additional, sums = (chance.random() < 0.5 for _ in range(3))
-        made = _Schemas(chance, numeric=numeric).schema(2)
-        yield {"schema": made, "numeric": numeric, "additional": additional, "sums": sums}
+        yield {"schema": _Schemas(chance).schema(2), "numeric": numeric, "additional": additional, "sums": sums}
 
 
 class _Schemas:
-    def __init__(self, chance: random.Random, *, numeric: bool) -> None:
+    def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self._numeric = numeric
 
     def schema(self, depth: int) -> dict[str, Any]:
         kind = self._chance.choice(["plain", "plain", "logical", "enum", *(_NESTED if depth else ())])
@@ -78,8 +76,7 @@ class _Schemas:
         found = {"type": kind, "name": f"{_SUM}.{name}", "version": 1}
         if name == "Decimal":
             found["parameters"] = {"scale": "2"}
-        given = self._maybe(0.4) and not (self._numeric and name == "Decimal")
-        return {**found, **({"default": default} if given else {})}
+        return {**found, **({"default": default} if self._maybe(0.4) else {})}
 
     def _enum(self, _: int) -> dict[str, Any]:
         word = self._chance.choice([f"{_OWN}.Enum", f"{_SUM}.Enum"])

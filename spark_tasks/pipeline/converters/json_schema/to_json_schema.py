@@ -4,18 +4,18 @@ that a registry that compares texts recognizes them.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from spark_tasks.data.schema import DECIMAL, Field, Schema, Type
+from spark_tasks.data.schema import DECIMAL, Field, Schema, Type, default_json
 from spark_tasks.errors import DataError
 from spark_tasks.java.double import java_double
 from spark_tasks.java.hash import capacity_for, copied, hash_order
 from spark_tasks.java.json import java_json
+from spark_tasks.pipeline.converters.json_defaults import with_numbers
 from spark_tasks.pipeline.converters.json_schema import names as n
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 
@@ -28,7 +28,7 @@ _NULL = {"type": "null"}
 
 def json_schema_text(schema: Schema, options: JsonSchemaOptions) -> str:
     """Returns the JSON Schema as text. Raises DataError."""
-    return java_json(_described(schema, options), to_bytes=False)
+    return java_json(_described(with_numbers(schema) if options.numeric else schema, options), to_bytes=False)
 
 
 def _described(
@@ -49,7 +49,7 @@ def _described(
     if schema.doc is not None:
         definition["description"] = schema.doc
     if schema.default is not None:
-        definition["default"] = _default(json.loads(schema.default))
+        definition["default"] = _default(default_json(schema))
     more: dict[str, Any] = {} if connect is None else {n.CONNECT_TYPE: connect}
     if schema.version is not None:
         more[n.CONNECT_VERSION] = schema.version
@@ -114,9 +114,9 @@ def _default(value: Any) -> Any:
             return {key: _default(value[key]) for key in hash_order(value)}
         case list():
             return [_default(item) for item in value]
-        case float() if math.isfinite(value):
-            text = java_double(value)
-            shortened = text if "E" in text else text.rstrip("0").rstrip(".")
+        case float() | Decimal() if math.isfinite(value):
+            text = java_double(value) if isinstance(value, float) else str(value)
+            shortened = text.rstrip("0").rstrip(".") if "." in text and "E" not in text else text
             return Decimal(shortened) if value else 0
         case _:
             return value

@@ -104,15 +104,6 @@ def test_a_bad_payload_is_the_only_bad_record(schema, good, bad):
     assert error.value.row == 2
 
 
-def test_an_invalid_default_is_not_an_error_of_the_first_record():
-    late = Schema(Type.INT32, name=DATE, optional=True, default="99999999999")
-    schema = Schema(Type.STRUCT, fields=(Field("a", Schema(Type.INT32)), Field("d", late)))
-    with pytest.raises(DataError, match="invalid default, 99999999999: Invalid value") as error:
-        read(schema, '{"a":1,"d":1}', '{"a":2}')
-    assert not isinstance(error.value, BadRowError)
-    assert [one["a"] for one in read(schema, '{"a":1,"d":1}', '{"a":2,"d":5}')] == [1, 2]
-
-
 def test_bytes_of_decimals_may_have_escapes():
     """As some libraries write the plus sign and the slash."""
     unscaled = int.from_bytes(b"\xfb\xff\xbf", "big", signed=True)
@@ -253,6 +244,46 @@ def test_a_null_in_a_required_field_is_refused_beside_a_null_struct_too():
     for bad in ({"a": None, "in": inside}, {"a": 1, "in": {"a": None, "b": "y"}}):
         with pytest.raises(DataError, match="null value for field that is required"):
             written(bad, None, {"a": 1, "in": None})
+
+
+def test_a_default_is_a_number_if_decimals_are_numbers():
+    """It was written in Base64, in the schema and in place of null."""
+    schema = replace(PRICE, optional=True, default='"BNI="')
+    written = converter(**{"decimal.format": "NUMERIC"}).from_connect(
+        "t", pa.array([None, Decimal("1.50")], to_arrow(schema)), {SCHEMA_KEY: to_text(schema).encode()})
+    found = [json.loads(one, parse_float=str) for one in written.to_pylist()]
+    assert [one["payload"] for one in found] == ["12.34", "1.50"]
+    assert found[0]["schema"]["default"] == "12.34"
+    back, metadata = converter().to_connect("t", written)
+    assert back.to_pylist() == [Decimal("12.34"), Decimal("1.50")]
+    assert from_text(metadata[SCHEMA_KEY]) == schema
+
+
+@pytest.mark.parametrize(("schema", "default"), [
+    ({"type": "int32", "default": 1.7}, 1), ({"type": "int32", "default": "x"}, 0),
+    ({"type": "double", "default": 1}, 1.0), ({"type": "string", "optional": True, "default": 5}, None),
+    ({"type": "array", "items": {"type": "int32", "default": 3}, "default": [None, 1]}, [3, 1]),
+    ({"type": "struct", "fields": [{"type": "int8", "default": 4, "field": "a"}], "default": {}}, {"a": 4}),
+])
+def test_a_default_is_read_as_a_value(schema, default):
+    """It was written again as it had been read."""
+    text = json.dumps({"schema": schema, "payload": None}).encode()
+    found, metadata = converter().to_connect("t", pa.array([None, text]))
+    written = converter().from_connect("t", found, metadata)
+    envelope = json.loads(written[1].as_py())
+    assert envelope["schema"].get("default") == default
+    assert envelope["payload"] == default
+
+
+@pytest.mark.parametrize("schema", [{"type": "string", "default": 5}, {"type": "bytes", "default": "%"},
+                                    {"type": "int32", "name": DATE, "default": "x"},
+                                    {"type": "int32", "name": DATE, "default": 99999999999}])
+def test_a_schema_with_an_invalid_default_is_refused(schema):
+    """As in Java, also where no value is missing."""
+    texts = [json.dumps({"schema": schema, "payload": None}).encode()] * 2
+    with pytest.raises(BadRowsError, match="invalid default") as bad:
+        converter().to_connect("t", pa.array(texts))
+    assert [row for row, _ in bad.value.bad] == [0, 1]
 
 
 LISTED = Schema(Type.ARRAY, value=Schema(Type.INT32, name=TIME, version=1))
