@@ -274,8 +274,10 @@ def _list_of(item: int, offsets: Ints) -> int:
 
 def last_of_each(keys: pa.Array, offsets: Ints) -> Bools:
     """Returns which entries of maps to keep: of entries with the same key, the last one."""
-    if not (pa.types.is_string(keys.type) or pa.types.is_integer(keys.type)):
-        return all_valid(len(keys))  # in JSON, other keys are hardly ever equal
+    if pa.types.is_nested(keys.type) or pa.types.is_binary(keys.type):
+        return all_valid(len(keys))  # in Java, two arrays of bytes are never equal; other such keys hardly ever are
+    if pa.types.is_floating(keys.type):
+        keys = keys.view(pa.int64() if pa.types.is_float64(keys.type) else pa.int32())  # as Double.equals compares them
     rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     _, from_behind = np.unique((rows * (len(codes) + 1) + codes)[::-1], return_index=True)

@@ -316,3 +316,16 @@ def test_headers_may_be_values_of_python_and_of_java(schema, value, payload):
 def test_a_list_without_a_type_of_its_elements_is_a_header(literal, payload):
     written = converter().from_connect_header("t", "h", *parse_string(literal))
     assert written.decode() == f'{{"schema":{{"type":"array","items":null,"optional":false}},"payload":{payload}}}'
+
+
+@pytest.mark.parametrize(("key", "payload", "entries"), [
+    (Schema(Type.BOOLEAN), "[[true,1],[false,2],[true,3]]", [(False, 2), (True, 3)]),
+    (Schema(Type.FLOAT64), "[[1.5,1],[1.5,2],[0.5,3]]", [(1.5, 2), (0.5, 3)]),
+    (Schema(Type.FLOAT32), "[[0.25,1],[0.25,2]]", [(0.25, 2)]),
+    (Schema(Type.INT64, name=TIMESTAMP, version=1), "[[7,1],[7,2]]", [(datetime(1970, 1, 1, 0, 0, 0, 7000, UTC), 2)]),
+    (PRICE, "[[1.5,1],[2,2],[1.50,3]]", [(Decimal("2.00"), 2), (Decimal("1.50"), 3)]),
+    (Schema(Type.BYTES), '[["AA==",1],["AA==",2]]', [(b"\0", 1), (b"\0", 2)]),
+])
+def test_of_entries_with_equal_keys_the_last_one_is_kept(key, payload, entries):
+    """For most types of keys, all were."""
+    assert read(Schema(Type.MAP, key=key, value=Schema(Type.INT32)), payload, "[]") == [entries, []]
