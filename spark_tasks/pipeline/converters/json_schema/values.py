@@ -13,11 +13,24 @@ from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import Metadata, struct_array
 from spark_tasks.data.schema import Schema, Type
 from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters import json_kernels as kernels
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json_columns import find_members, members_named
 from spark_tasks.pipeline.converters.json_schema.names import has_text_keys, is_union
 from spark_tasks.pipeline.converters.json_strings import literal
-from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FALSE, FLOAT, INT, KEY, NULL, OBJECT, STRING, TRUE
+from spark_tasks.pipeline.converters.json_tape import (
+    ABSENT,
+    ARRAY,
+    ESCAPED,
+    FALSE,
+    FLOAT,
+    INT,
+    KEY,
+    NULL,
+    OBJECT,
+    STRING,
+    TRUE,
+)
 from spark_tasks.pipeline.converters.json_typed import TypedReader, refuse
 from spark_tasks.pipeline.converters.json_write import JsonWriter, lists
 
@@ -26,6 +39,7 @@ _KINDS = {
     Type.FLOAT64: (INT, FLOAT), Type.BOOLEAN: (TRUE, FALSE), Type.STRING: (STRING, ESCAPED), Type.BYTES: (),
     Type.ARRAY: (ARRAY,), Type.MAP: (OBJECT, ARRAY), Type.STRUCT: (),
 }  # fmt: skip
+_TEXTS = 1 << STRING | 1 << ESCAPED | 1 << KEY | 1 << NULL | 1 << ABSENT  # kinds of tokens
 _SIMPLE = np.iinfo(np.int32).max  # more than the members that an object has in common with a struct
 
 
@@ -39,9 +53,9 @@ class ConfluentReader(TypedReader):
 
     @override
     def build(self, schema: Schema, tokens: Ints, *, tombstones: Bools | None = None) -> pa.Array:
-        if schema.type is Type.STRING:
+        if schema.type is Type.STRING and kernels.kinds_of(self._tape.kinds, tokens) & ~_TEXTS:
             texts = np.isin(self._kinds(tokens), (STRING, ESCAPED, KEY, NULL))
-            tokens = tokens if texts.all() else np.where(texts, tokens, -1).astype(np.int32)
+            tokens = np.where(texts, tokens, -1).astype(np.int32)
         return super().build(schema, tokens, tombstones=tombstones)
 
     @override
