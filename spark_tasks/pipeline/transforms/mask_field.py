@@ -17,6 +17,7 @@ from spark_tasks.data.schema import DECIMAL, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import copied, hash_order
+from spark_tasks.pipeline.java_columns import typed
 from spark_tasks.pipeline.java_values import (
     Moment,
     Struct,
@@ -36,7 +37,6 @@ from spark_tasks.pipeline.transforms.field_transform import (
     for_key,
 )
 from spark_tasks.pipeline.transforms.java_casts import cast
-from spark_tasks.pipeline.transforms.java_columns import typed
 
 _KINDS = {
     np.int8: ConnectType.INT8, np.int16: ConnectType.INT16, np.int32: ConnectType.INT32, int: ConnectType.INT64,
