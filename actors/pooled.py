@@ -5,6 +5,7 @@ An actor's messages are handled one after another, as Pykka does it, but not alw
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -13,6 +14,8 @@ from typing import Any
 
 import pykka
 from typing_extensions import override
+
+_logger = logging.getLogger(__name__)
 
 Turn = Callable[[], None]
 
@@ -45,13 +48,13 @@ class ActorThreads:
             if self._threads < THREADS:
                 self._add(1)
             elif not self._checking:
-                self._checking = True
-                threading.Thread(target=self._add_when_needed, name="actor-threads", daemon=True).start()
+                self._checking = _started(self._add_when_needed, "actor-threads")
 
     def _add(self, count: int) -> None:
         for _ in range(count):
+            if not _started(self._serve, "actor"):
+                return
             self._threads += 1
-            threading.Thread(target=self._serve, name="actor", daemon=True).start()
 
     def _serve(self) -> None:
         while (turn := self._next()) is not None:
@@ -82,6 +85,16 @@ class ActorThreads:
                 if busy < BUSY or now - since > HUNG_S:
                     self._add(min(len(self._waiting), self._threads))
                     since = now
+
+
+def _started(run: Callable[[], None], name: str) -> bool:
+    """Starts a thread. Returns False if the system starts no more: the next turn tries it again."""
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError:
+        _logger.exception("No thread could be started for the actors of connectors")
+        return False
+    return True
 
 
 class _EmptyError(Exception):

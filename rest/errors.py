@@ -24,12 +24,13 @@ _logger = logging.getLogger(__name__)
 
 
 class HttpError(ConnectError):
-    """An error with an HTTP status. `code`: the body's error_code if it differs, as it may in another worker's
-    response.
+    """An error with an HTTP status. `message` may be None and `code`, the body's error_code, may differ from the status
+    in another worker's response.
     """
 
-    def __init__(self, status: int, message: str, code: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, status: int, message: str | None, code: int | None = None) -> None:
+        super().__init__(message or "")
+        self.message = message
         self.status = status
         self.code = status if code is None else code
 
@@ -81,8 +82,9 @@ def to_response(error: Exception) -> Response:
         _logger.log(logging.WARNING if known else logging.ERROR, "%s %s failed: %s", request.method, request.path,
                     message_of(error.__cause__ or error) or error,  # the cause may have a stack trace of Java
                     exc_info=None if known else error)
-    code = error.code if isinstance(error, HttpError) else status
-    return json_error(status, code, str(error))
+    if isinstance(error, HttpError):
+        return json_error(status, error.code, error.message)
+    return json_error(status, status, str(error))
 
 
 def json_error(status: int, code: int, message: str | None) -> Response:

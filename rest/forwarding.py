@@ -25,7 +25,8 @@ class Remote:
 class Forwarder:
     """Sends one request to another worker over its own connection. Thread-safe.
 
-    `tls` creates the context for https, and is called only if one is needed. `timeout_s` limits each wait for bytes.
+    `tls` creates the context for https, and is called only if one is needed. `timeout_s` limits the time for
+    connecting, and then the time until the response is complete.
     """
 
     def __init__(self, tls: Callable[[], ssl.SSLContext], timeout_s: float) -> None:
@@ -75,4 +76,5 @@ def _error_of(status: int, content: bytes) -> HttpError:
     parsed = _parsed(content)
     if not isinstance(parsed, dict) or not isinstance(parsed.get("error_code"), int):
         return HttpError(500, f"IO Error trying to forward REST request: status {status} without an error in the body")
-    return HttpError(status, str(parsed.get("message")), parsed["error_code"])
+    message = parsed.get("message")
+    return HttpError(status, message if message is None else str(message), parsed["error_code"])

@@ -1,8 +1,9 @@
-"""JSON as Kafka Connect reads and writes it: parsing is strict and keeps each number's text, output is compact."""
+"""JSON as Kafka Connect reads and writes it: parsing is strict and keeps the text of numbers, output is compact."""
 
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, NoReturn, Self
 
 import orjson
@@ -21,28 +22,31 @@ class UnusableJsonError(ValueError):
     """Valid JSON that cannot be stored or forwarded."""
 
 
-class JsonInt(int):
-    """An integer with its original text, so that a config value such as `-0` is kept unchanged."""
+class OddFloat(float):
+    """A number that Python would write differently, with its original text, so that a config value such as `1.50` is
+    kept unchanged. (A body can have millions of numbers, and a text for each would take a hundred times its size.)
+    """
 
+    __slots__ = ("text",)
     text: str
 
     def __new__(cls, text: str) -> Self:
         """Parses one number."""
-        self = super().__new__(cls, _checked(text))
+        self = super().__new__(cls, text)
         self.text = text
         return self
 
+    def __str__(self) -> str:
+        return self.text
 
-class JsonFloat(float):
-    """A number with a fraction or an exponent, and its original text."""
 
-    text: str
+class MinusZero(int):
+    """`-0`, the only integer that Python would write differently."""
 
-    def __new__(cls, text: str) -> Self:
-        """Parses one number."""
-        self = super().__new__(cls, _checked(text))
-        self.text = text
-        return self
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "-0"
 
 
 def _checked(text: str) -> str:
@@ -51,11 +55,20 @@ def _checked(text: str) -> str:
     return text
 
 
+def _integer(text: str) -> int:
+    return MinusZero() if text == "-0" else int(_checked(text))
+
+
+def _float(text: str) -> float:
+    value = float(_checked(text))
+    return value if repr(value) == text else OddFloat(text)
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"Non-standard token '{name}' is not allowed")
 
 
-_DECODER = json.JSONDecoder(parse_int=JsonInt, parse_float=JsonFloat, parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_refuse_constant)
 
 
 def loads(body: bytes) -> Any:
@@ -91,11 +104,13 @@ def _refuse_unpaired_surrogates(value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """The same value with ordinary numbers."""
+    """The same value with ordinary numbers; infinite ones (1e999) are texts, as Jackson writes them."""
     match value:
-        case JsonInt():
-            return int(value)
-        case JsonFloat():
+        case MinusZero():
+            return 0
+        case float() if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        case OddFloat():
             return float(value)
         case dict():
             return {key: plain(item) for key, item in value.items()}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spark_tasks.errors import ConfigError
+from spark_tasks.kafka.end_watchers import EndWatchers
 from spark_tasks.kafka.group_io import GroupIo
-from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.pipeline.java_chain import JavaFirstPipeline, JavaLastPipeline, JavaPart
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline

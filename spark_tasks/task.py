@@ -12,6 +12,7 @@ from spark_tasks.metrics.task import TaskMetrics
 R_co = TypeVar("R_co", covariant=True)
 SourcePartition = Mapping[str, Any]
 SourceOffset = Mapping[str, Any]
+AlteredOffsets = Sequence[tuple[SourcePartition | None, SourceOffset | None]]
 
 
 class Split(Protocol[R_co]):

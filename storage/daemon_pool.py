@@ -25,17 +25,16 @@ class DaemonPool:
         self._closed = False
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Queues a call. After `close`, the future is cancelled at once."""
+        """Queues a call; after `close`, its future is cancelled at once. Raises RuntimeError if no thread starts."""
         future: Future[T] = Future()
         with self._lock:
             if self._closed:
                 future.cancel()
                 return future
+            if self._threads < self._max_threads:
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+                self._threads += 1
             self._waiting.append((future, lambda: function(*arguments)))
-            if self._threads == self._max_threads:
-                return future
-            self._threads += 1
-        threading.Thread(target=self._work, name=self._name, daemon=True).start()
         return future
 
     def close(self) -> None:

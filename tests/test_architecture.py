@@ -126,8 +126,8 @@ ROOMS = {
         "spark_tasks.validation",
     ),
     "actors.peers": (
-        "actors.errors", "actors.herder", "actors.messages", "spark_tasks.kafka", "spark_tasks.process",
-        "spark_tasks.task", "storage.config", "storage.daemon_pool",
+        "actors.errors", "actors.herder", "actors.messages", "actors.ticker", "spark_tasks.kafka",
+        "spark_tasks.process", "spark_tasks.task", "storage.config", "storage.daemon_pool",
     ),
     "actors.stores": (
         "actors.errors", "actors.herder", "actors.messages", "actors.peers", "actors.ticker",

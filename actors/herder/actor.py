@@ -41,7 +41,16 @@ from actors.herder.effects import (
     TimerKey,
     Validate,
 )
-from actors.herder.events import Event, Payload, RequestReceived, Suspended, TimerFired
+from actors.herder.events import (
+    Event,
+    Payload,
+    ProducersFenced,
+    RequestReceived,
+    Suspended,
+    TaskConfigsPublished,
+    TimerFired,
+    Validated,
+)
 from actors.herder.state import HerderSettings, HerderState
 from actors.herder.story import Story
 from actors.herder.table import UnexpectedEventError
@@ -124,6 +133,23 @@ class Delegated:
     request_id: RequestId
     value: Any
     error: Exception | None
+
+
+def _failed(effect: Effect, error: Exception) -> Delegated | Payload | None:
+    """The outcome of an effect that could not be carried out, for example because no thread could be started; None if
+    its outcome cannot be an error.
+    """
+    match effect:
+        case Delegate(request_id):
+            return Delegated(request_id, None, error)
+        case Validate(request_id):
+            return Validated(request_id, error)
+        case SendTaskConfigs(op):
+            return TaskConfigsPublished(op, error)
+        case FenceProducers(op):
+            return ProducersFenced(op, error)
+        case _:
+            return None
 
 
 class HerderActor(pykka.ThreadingActor):
@@ -218,7 +244,11 @@ class HerderActor(pykka.ThreadingActor):
                 self._carry_out(effect, cause)
             except Exception as error:
                 _logger.exception("Internal error: could not carry out %s of %s", type(effect).__name__, cause)
-                self._fail(error)
+                outcome = _failed(effect, error)
+                if outcome is None:
+                    self._fail(error)
+                else:
+                    self.actor_ref.tell(outcome)
 
     def _fail(self, error: Exception) -> None:
         # The state is valid, but requests that wait for this effect might wait forever. Stopping is still possible.

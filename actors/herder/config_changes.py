@@ -67,8 +67,10 @@ def process(turn: Turn) -> None:
     listed as being released before the member asks whether it may join.
     """
     state = turn.state
-    wants_rebalance = state.needs_rebalance is not None or bool(state.task_updates)
+    wants_rebalance = state.expects_rebalance
     pause = _pause_ms(turn)
+    if wants_rebalance and pause:  # always: an earlier timer may have fired in vain, during another rebalance
+        turn.timer((Timer.POSTPONED_REBALANCE, ""), turn.now + pause)
     collected = state.connector_updates or state.target_changes or state.restarts
     if not (collected or (wants_rebalance and (pause == 0 or state.config is not state.store))):
         return
@@ -92,10 +94,8 @@ def process(turn: Turn) -> None:
                              reconfigured=turn.state.reconfigured | frozenset(former))
         work.release(turn, former)
         rebalance.rejoin(turn, "connectors or task configs changed")
-        return
-    if wants_rebalance:
-        turn.timer((Timer.POSTPONED_REBALANCE, ""), turn.now + pause)
-    restarts.process(turn)
+    elif not wants_rebalance:  # a task must not start with new configs while others run with the old ones
+        restarts.process(turn)
 
 
 def on_rebalance_due(_turn: Turn, _: TimerFired) -> None:

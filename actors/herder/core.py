@@ -55,7 +55,8 @@ def advance(turn: Turn) -> None:
     """Does what is due: while the group is stable, first applies changed configs, then serves one request after
     another.
 
-    Configs come first, so that a request that follows a write sees its result.
+    Configs come first, so that a request that follows a write sees its result. If they need a rebalance that is
+    postponed, some requests wait for it.
     """
     while turn.state.phase is Phase.RESOLVED:
         config_changes.process(turn)
@@ -63,7 +64,7 @@ def advance(turn: Turn) -> None:
         if state.phase is not Phase.RESOLVED or state.busy is not None or not state.queue:
             return
         head = state.queue[0]
-        if head.at_ms > turn.now:
+        if head.at_ms > turn.now or (state.expects_rebalance and isinstance(head.request, requests.AFTER_REBALANCE)):
             return
         turn.state = replace(turn.state, queue=state.queue[1:])
         defect = turn.attempt(partial(requests.run, turn, head))

@@ -15,12 +15,14 @@ from actors.errors import (
     BadRequestError,
     NotFoundError,
     NotLeaderError,
+    RebalanceNeededError,
 )
 from actors.herder import dead_letters, limits, request_signatures, restarts, task_configs, zombie_fencing
 from actors.herder.effects import Delegate, Validate
 from actors.herder.events import RequestReceived, TimerFired, Validated
 from actors.herder.fencing_state import RecordFencing
-from actors.herder.state import AnswerWith, Publish, Queued, Reconfigure, Restart, WriteNext
+from actors.herder.standing import Phase
+from actors.herder.state import AnswerWith, OffsetsRead, Publish, Queued, Reconfigure, Restart, WriteNext
 from actors.herder.turn import Turn
 from actors.messages.commands import (
     ConfigWrite,
@@ -28,6 +30,7 @@ from actors.messages.commands import (
     PutRestartRequest,
     PutTargetState,
     PutTaskConfigSet,
+    ReadConfigToEnd,
     RemoveConnectorConfig,
     WriteConfig,
 )
@@ -57,11 +60,15 @@ from actors.messages.requests import (
     VerifyTaskStart,
 )
 from spark_tasks.config.auto_tasks import as_put, stored
+from spark_tasks.errors import ConnectError
 from storage.ids import Config, ConnectorName, TargetState
 
 READS = (GetConnector, GetTaskConfigs, HealthCheck)
 READ_LIMIT_MS = 120_000  # longer than REST's timeout; writes are still carried out after it, as in Kafka Connect
+# Tasks of former configs may run until a rebalance that is postponed (config_changes.py) has stopped them.
+AFTER_REBALANCE = (AlterOffsets, RestartTask, Restart)
 LEADER_ONLY = "Only the leader can set connector configs."
+ALTERS_OFFSETS = "Only the leader can process offset modification requests."
 
 
 def on_request(turn: Turn, event: RequestReceived) -> None:
@@ -164,8 +171,7 @@ def _not_found(turn: Turn, connector: ConnectorName, text: str) -> Exception | N
 
 
 def _info(turn: Turn, connector: ConnectorName, config: Config) -> ConnectorInfo:
-    kind = turn.state.settings.connector_type(config)
-    return ConnectorInfo(connector, config, tuple(turn.state.config.tasks(connector)), kind)
+    return ConnectorInfo(connector, config, tuple(turn.state.config.tasks(connector)))
 
 
 def _get(turn: Turn, request_id: RequestId, request: GetConnector) -> None:
@@ -260,7 +266,7 @@ def _restart_all(turn: Turn, request_id: RequestId, request: RestartConnectorAnd
         refusal = NotFoundError(f"Status for connector {name} not found")
     if not _refused(turn, request_id, refusal) and planned is not None:
         _begin_write(turn, PutRestartRequest(request.request),
-                     AnswerWith(request_id, restarts.state_info(turn.state, planned)),
+                     AnswerWith(request_id, restarts.state_info(planned)),
                      f"writing restart request for connector {name} to the config topic")
 
 
@@ -279,18 +285,33 @@ def _put_tasks(turn: Turn, request_id: RequestId, request: PutTaskConfigs) -> No
 
 
 def _alter_offsets(turn: Turn, request_id: RequestId, request: AlterOffsets) -> None:
-    name = request.connector
-    refusal = _not_leader(turn, "Only the leader can process offset modification requests.") or _not_found(
-        turn, name, "Connector {} not found"
-    )
-    config = turn.state.config
-    if refusal is None and (config.target_state(name) is not TargetState.STOPPED or config.task_count(name)):
+    # Read first: another worker may have resumed the connector.
+    if not _refused(turn, request_id, _not_leader(turn, ALTERS_OFFSETS)):
+        op = turn.op(OffsetsRead(request_id, request))
+        turn.state = replace(turn.state, busy=op)
+        turn.stage("reading to the end of the config topic")
+        turn.emit(ReadConfigToEnd(op, turn.state.settings.sync_timeout_ms))
+
+
+def on_offsets_read(turn: Turn, then: OffsetsRead, error: Exception | None) -> None:
+    """The config topic was read: has the offsets altered if the connector is STOPPED and none of its tasks is left."""
+    turn.stage_done()
+    name, state = then.request.connector, turn.state
+    refusal = _not_leader(turn, ALTERS_OFFSETS)
+    if error is not None:
+        refusal = ConnectError(f"Failed to read to end of config topic before modifying connector offsets: {error}")
+    elif refusal is None and (state.expects_rebalance or state.phase is not Phase.RESOLVED):  # due to what was read
+        refusal = RebalanceNeededError("Request cannot be completed because a rebalance is expected")
+    elif refusal is None and not state.store.contains(name):
+        refusal = NotFoundError(f"Connector {name} not found")
+    elif refusal is None and (state.store.target_state(name) is not TargetState.STOPPED
+                              or state.store.task_count(name)):
         refusal = BadRequestError(
             "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
             "specified connector by issuing a 'PUT' request to the '/connectors/" + name + "/stop' endpoint"
         )
-    if not _refused(turn, request_id, refusal):
-        turn.emit(Delegate(request_id, request))
+    if not _refused(turn, then.request_id, refusal):
+        turn.emit(Delegate(then.request_id, then.request))
 
 
 _HANDLERS: Mapping[type, Callable[[Turn, RequestId, Any], None]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from actors.errors import NotAssignedError, NotLeaderError, RequestTargetError
 from actors.herder import healing, work
-from actors.herder.state import HerderState, Restart, Successor
+from actors.herder.state import Restart, Successor
 from actors.herder.turn import Turn
 from actors.messages.correlation_ids import RequestId
 from actors.messages.requests import ConnectorStateInfo
@@ -47,11 +47,9 @@ def _restarting(status: Status, restart: bool) -> Status:
     return replace(status, state=State.RESTARTING) if restart else status
 
 
-def state_info(state: HerderState, plan_: RestartPlan) -> ConnectorStateInfo:
+def state_info(plan_: RestartPlan) -> ConnectorStateInfo:
     """The answer to the request: the statuses, with RESTARTING for what will restart."""
-    name = plan_.request.connector
-    kind = state.settings.connector_type(state.store.connector_configs.get(name, {}))
-    return ConnectorStateInfo(name, plan_.connector, plan_.tasks, kind)
+    return ConnectorStateInfo(plan_.request.connector, plan_.connector, plan_.tasks)
 
 
 def impact(request: RestartRequest) -> int:

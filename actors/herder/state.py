@@ -35,7 +35,7 @@ from actors.herder.standing import (
 )
 from actors.messages.commands import ConfigWrite
 from actors.messages.correlation_ids import Epoch, OpId, RequestId
-from actors.messages.requests import Request, RequestStage
+from actors.messages.requests import AlterOffsets, Request, RequestStage
 from spark_tasks.config.healing import Healing
 from storage.config.state import ClusterConfigState, RestartRequest
 from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, State, WorkerId
@@ -69,7 +69,7 @@ class HerderSettings:
     verification_algorithms: tuple[str, ...] = ("HmacSHA256",)
     exactly_once: bool = False
     sessioned: bool = True  # requests between workers are signed if the group's protocol requires it
-    connector_type: Callable[[Config], str] = field(default=lambda _: "unknown", compare=False)
+    connector_type: Callable[[Config], str] = field(default=lambda _: "unknown", compare=False)  # returns at once
     healing: Callable[[Config], Healing] = field(default=lambda _: Healing(), compare=False)
 
 
@@ -196,6 +196,14 @@ class WriteNext:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetsRead:
+    """The config topic was read before offsets are altered."""
+
+    request_id: RequestId
+    request: AlterOffsets
+
+
+@dataclass(frozen=True, slots=True)
 class PublishedTasks:
     """A connector's new task configs were written or sent to the leader, or that failed."""
 
@@ -250,7 +258,7 @@ class PrivilegesClaimed:
 Continuation = (
     AnswerWith | WriteNext | PublishedTasks | GeneratedTasks | ResolveAssignment | JoinAgain | Released
     | HaltFlushed | KeyWritten | PrivilegesClaimed | FencingRead | Fenced | FencingChecked | FencingRecorded
-    | StartVerified | RestartRead | StatusesCaughtUp
+    | StartVerified | RestartRead | OffsetsRead | StatusesCaughtUp
 )
 
 
@@ -371,6 +379,11 @@ class HerderState:
     def released(self) -> bool:
         """Whether the group waits for nothing on this worker."""
         return isinstance(self.release, NothingReleased)
+
+    @property
+    def expects_rebalance(self) -> bool:
+        """Whether changed configs need another rebalance."""
+        return self.needs_rebalance is not None or bool(self.task_updates)
 
     def expects(self, then: Continuation) -> bool:
         """Whether an op with this continuation is in progress."""

@@ -41,6 +41,7 @@ from actors.herder.state import (
     HaltFlushed,
     JoinAgain,
     KeyWritten,
+    OffsetsRead,
     PrivilegesClaimed,
     PublishedTasks,
     Released,
@@ -176,6 +177,7 @@ OPS: Mapping[type, Mapping[Phase, OpHandler]] = {
     FencingRecorded: _end((zombie_fencing.on_recorded, RUNNING), (impossible, (LOADING, *ENDING))),
     StartVerified: _end((zombie_fencing.on_verified, RUNNING), (impossible, (LOADING, *ENDING))),
     RestartRead: _end((zombie_fencing.on_restart_read, RUNNING), (impossible, (LOADING, *ENDING))),
+    OffsetsRead: _end((requests.on_offsets_read, RUNNING), (impossible, (LOADING, *ENDING))),
     StatusesCaughtUp: _end((impossible, (LOADING,)), (suspension.on_statuses_read, (*RUNNING, *ENDING))),
     HaltFlushed: _end((shutdown.on_flushed, (HALTING,)), (impossible, (LOADING, *RUNNING, HALTED))),
 }

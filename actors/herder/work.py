@@ -13,6 +13,7 @@ from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, with_
 from actors.herder.state import (
     AnswerWith,
     GeneratedTasks,
+    OffsetsRead,
     Reconfigure,
     Released,
     Slot,
@@ -165,14 +166,15 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     if slot.stopping and report.state is not State.FAILED:
         return
     stalled = slot.stalled if report.state is not State.FAILED else None
-    turn.set_slot(item, replace(slot, state=report.state, trace=report.trace, version=report.version, waiting=(),
+    waiting = slot.waiting if slot.stopping else ()  # for its successor, or for its end
+    turn.set_slot(item, replace(slot, state=report.state, trace=report.trace, version=report.version, waiting=waiting,
                                 permanent=report.permanent, stalled=stalled))
     if report.state is State.FAILED and not slot.stopping:
         healing.on_failed(turn, item)
     turn.status(item, report.state, report.trace, report.version)
     # As in Kafka Connect, where only the creation of a task belongs to the request to restart it.
     failed = report.state is State.FAILED and not (isinstance(report, TaskStateReported) and report.created)
-    for request_id in slot.waiting:
+    for request_id in () if slot.stopping else slot.waiting:
         turn.reply(request_id, error=ConnectError(f"Failed to start {kind}: {item}") if failed else None)
     if became := _became(slot, report.state):
         turn.log("INFO", f"{item}: {kind} {became}", item)
@@ -262,7 +264,7 @@ def refuse_waiting(turn: Turn, error: Exception) -> None:
     """Answers all requests that still wait with an error."""
     for queued in (*turn.state.queue, *turn.state.validating.values()):
         turn.reply(queued.request_id, error=error)
-    answered = (AnswerWith, WriteNext)
+    answered = (AnswerWith, WriteNext, OffsetsRead)
     for then in turn.state.ops.values():
         if isinstance(then, answered):
             turn.reply(then.request_id, error=error)

@@ -64,7 +64,7 @@ def _refusal(state: HerderState, name: ConnectorName) -> Exception | None:
     config = state.config.connector_configs.get(name)
     if config is None:
         return NotFoundError(f"Connector {name} not found")
-    if state.settings.connector_type(config) != "source":
+    if state.settings.connector_type(config) == "sink":
         return BadRequestError(f"Connector {name} is not a source connector")
     if state.claim is None:
         return ConflictError("The leader does not have the right to write the config topic yet")
@@ -208,7 +208,7 @@ def reads_first(state: HerderState, task: ConnectorTaskId) -> bool:
     """Whether the restart of a local task begins with reading the config topic."""
     config = state.config.connector_configs.get(task.connector, {})
     here = task in state.allocation
-    return state.settings.exactly_once and here and state.settings.connector_type(config) == "source"
+    return state.settings.exactly_once and here and state.settings.connector_type(config) != "sink"
 
 
 def restart(turn: Turn, request_id: RequestId, request: RestartTask) -> None:
@@ -227,7 +227,7 @@ def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> N
         error = ConnectError(f"Request timed out. The worker could not read to the end of the config topic: {error}")
     elif task not in state.store.tasks(task.connector):
         error = NotFoundError(f"Unknown task: {task}")
-    elif state.needs_rebalance is not None or state.phase is not Phase.RESOLVED:  # due to what was read
+    elif state.expects_rebalance or state.phase is not Phase.RESOLVED:  # due to what was read
         error = RebalanceNeededError("Request cannot be completed because a rebalance is expected")
     elif task not in state.allocation:
         error = ConflictError(f"Cannot restart task {task} since it is no longer assigned to this member")

@@ -98,14 +98,18 @@ class _Context(ConnectorContext):
 class ConnectorActors:
     """Creates connector actors for the herder, and abandons those whose plugin hangs."""
 
-    def __init__(self, make: Callable[[Epoch, Callable[[Connector], None]], pykka.ActorRef[ConnectorActor]]) -> None:
-        """`make` starts an actor, which calls its second argument with the plugin's object once it is created."""
+    def __init__(self, make: Callable[[Epoch, Callable[[Connector], None]], pykka.ActorRef[ConnectorActor]],
+                 abandoned: Callable[[Epoch], None] = lambda _: None) -> None:
+        """`make` starts an actor, which calls its second argument with the plugin's object once it is created.
+        `abandoned` is called with the epoch of each actor that is abandoned.
+        """
         self._make = make
+        self._abandoned = abandoned
         self._made: weakref.WeakValueDictionary[str, _Made] = weakref.WeakValueDictionary()
 
     def start(self, epoch: Epoch, _command: StartConnector) -> pykka.ActorRef[ConnectorActor]:
         """A new actor, which then has to be sent the StartConnector."""
-        made = _Made()
+        made = _Made(epoch)
         ref = self._make(epoch, made.take)
         self._made[ref.actor_urn] = made
         return ref
@@ -113,14 +117,18 @@ class ConnectorActors:
     def cancel(self, ref: pykka.ActorRef[Any]) -> None:
         """Abandons an actor's plugin. Never blocks; any thread."""
         made = self._made.get(ref.actor_urn)
-        if made is not None and made.connector is not None:
-            made.connector.abandon()
+        if made is not None:
+            self._abandoned(made.epoch)
+            if made.connector is not None:
+                made.connector.abandon()
 
 
 class _Made:
     """Holds the plugin's object of an actor; lives as long as the actor, which references `take`."""
 
-    connector: Connector | None = None
+    def __init__(self, epoch: Epoch) -> None:
+        self.epoch = epoch
+        self.connector: Connector | None = None
 
     def take(self, connector: Connector) -> None:
         self.connector = connector

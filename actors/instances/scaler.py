@@ -69,19 +69,26 @@ class Scaler:
         self._watched: list[Watched] = []
 
     def watch(self, connector: ConnectorName, epoch: Epoch, config: Mapping[str, str]) -> Watched | None:
-        """Watches a sink until it has `ended`; None if its number of tasks is fixed. Raises ConfigError. A former
-        instance has ended, even if it was abandoned because its plugin hangs.
+        """Watches a sink until it has `ended`; None if its number of tasks is fixed, or if a later instance is watched.
+        A former instance has ended, even if it was abandoned because its plugin hangs. Raises ConfigError.
         """
-        with self._lock:
-            for former in self._watched:
-                former.ended = former.ended or former.connector == connector
         bounds = Bounds.of(config)
-        if bounds is None:
-            return None
-        watched = Watched(connector, epoch, config, bounds, self._task_count(connector))
+        watched = None if bounds is None else Watched(connector, epoch, config, bounds, self._task_count(connector))
         with self._lock:
-            self._watched.append(watched)
+            others = [other for other in self._watched if other.connector == connector and not other.ended]
+            if any(other.epoch > epoch for other in others):
+                return None  # the plugin of this instance hung, and it was abandoned
+            for former in others:
+                former.ended = True
+            if watched is not None:
+                self._watched.append(watched)
         return watched
+
+    def abandon(self, epoch: Epoch) -> None:
+        """Ends the watch of an instance whose plugin hangs. Any thread."""
+        with self._lock:
+            for watched in self._watched:
+                watched.ended = watched.ended or watched.epoch == epoch
 
     def check(self) -> None:
         """Measures the sinks that are due, each in its own thread, so that an unreachable Kafka delays no other."""
@@ -91,7 +98,11 @@ class Scaler:
                 watched.due_ms = now + watched.bounds.period_ms // MEASUREMENTS_PER_PERIOD
                 watched.measuring = True
                 name = f"scaler-{watched.connector}"
-                threading.Thread(target=self._examine, args=(watched,), name=name, daemon=True).start()
+                try:
+                    threading.Thread(target=self._examine, args=(watched,), name=name, daemon=True).start()
+                except RuntimeError:
+                    watched.measuring = False
+                    _logger.exception("%s: no thread could be started to measure the lag", watched.connector)
 
     def figures(self) -> Mapping[ConnectorName, Scaled]:
         """Tasks and lag of each connector."""

@@ -135,7 +135,7 @@ class FlushStatuses:
 
 @dataclass(frozen=True, slots=True)
 class ReadStatuses:
-    """To the status store: reply with StatusesRead once the status topic's current end is read."""
+    """To the status store: reply with StatusesRead once the status topic's current end is read, or too late."""
 
     op: OpId
     timeout_ms: int

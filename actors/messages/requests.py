@@ -236,12 +236,11 @@ class StoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorInfo:
-    """`type` is "source", "sink" or "unknown"."""
+    """A connector's config, and its tasks."""
 
     name: ConnectorName
     config: Config
     tasks: tuple[ConnectorTaskId, ...]
-    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +266,6 @@ class ConnectorStateInfo:
     name: ConnectorName
     connector: Status
     tasks: tuple[Status, ...]
-    type: str
 
 
 @dataclass(frozen=True, slots=True)

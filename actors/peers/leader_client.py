@@ -41,7 +41,8 @@ class LeaderClient:
     algorithm: str
     tls: Callable[[], ssl.SSLContext]
     _pool: DaemonPool = field(default_factory=lambda: DaemonPool(1, "leader-client"))
-    _fencing: DaemonPool = field(default_factory=lambda: DaemonPool(8, "leader-fencing"))
+    _fencing: DaemonPool = field(default_factory=lambda: DaemonPool(64, "leader-fencing"))
+    _fenced: dict[tuple[str, ConnectorName, int], Future[None]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _leader_url: str | None = None
     _waiting: dict[socket.socket, str] = field(default_factory=dict)
@@ -61,10 +62,17 @@ class LeaderClient:
         """Posts in the background; results in TaskConfigsPublished."""
         self._pool.submit(self._send, effect)
 
-    def fence(self, leader_url: str, connector: ConnectorName, key: SessionKey | None) -> Future[None]:
-        """PUT /connectors/{c}/fence. The future fails with OSError or ConnectError."""
+    def fence(self, leader_url: str, connector: ConnectorName, generation: int, key: SessionKey | None) -> Future[None]:
+        """PUT /connectors/{c}/fence, once for all tasks of a generation of task configs that ask at the same time. The
+        future fails with OSError or ConnectError.
+        """
         path = f"/connectors/{quote(connector, safe='')}/fence"
-        return self._fencing.submit(self._request, "PUT", leader_url, path, b"", key)
+        which = leader_url, connector, generation
+        with self._lock:
+            self._fenced = {asked: future for asked, future in self._fenced.items() if not future.done()}
+            if which not in self._fenced:
+                self._fenced[which] = self._fencing.submit(self._request, "PUT", leader_url, path, b"", key)
+            return self._fenced[which]
 
     def close(self) -> None:
         """Drops queued requests and ends those in progress, without waiting for responses."""

@@ -6,6 +6,7 @@ Like Kafka's Admin.fenceProducers, it initializes each transactional id and does
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from functools import partial
@@ -13,6 +14,8 @@ from typing import Any
 
 from actors.herder.effects import FenceProducers
 from actors.herder.events import ProducersFenced
+from actors.messages.correlation_ids import OpId
+from actors.ticker import Ticker
 from spark_tasks.errors import ConnectError, plugin_code
 from spark_tasks.kafka.client_properties import Kind, client_properties, same_brokers
 from storage.daemon_pool import DaemonPool
@@ -20,24 +23,59 @@ from storage.ids import Config, ConnectorName
 
 _logger = logging.getLogger(__name__)
 
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 30_000  # of one producer
+ROUND_MS = 60_000  # of a round
+MAX_ROUNDS = 64  # so that a few connectors whose clusters are unreachable do not delay the tasks of others
 _AT_ONCE = 8
 _CLIENTS: tuple[Kind, Kind] = ("admin", "producer")
 
 
 class ProducerFencing:
-    """Runs rounds of fencing on a small pool of threads. `resolve` replaces the placeholders of config providers."""
+    """Runs rounds of fencing, each on its own thread. `resolve` replaces the placeholders of config providers."""
 
     def __init__(self, worker: Mapping[str, str], resolve: Callable[[Config, ConnectorName], Mapping[str, str]],
-                 tell: Callable[[Any], None]) -> None:
+                 tell: Callable[[Any], None], ticker: Ticker, *, round_ms: int = ROUND_MS) -> None:
         self._worker = worker
         self._resolve = resolve
         self._tell = tell
-        self._rounds = DaemonPool(4, "fencing")
+        self._ticker = ticker
+        self._round_ms = round_ms
+        self._lock = threading.Lock()
+        self._open: dict[OpId, ConnectorName] = {}  # rounds without an outcome
+        self._hung: dict[OpId, ConnectorName] = {}  # rounds that have not ended within `round_ms`
+        self._rounds = DaemonPool(MAX_ROUNDS, "fencing")
 
     def start(self, effect: FenceProducers) -> None:
-        """Begins a round; results in ProducersFenced."""
-        self._rounds.submit(self._run, effect)
+        """Begins a round; results in ProducersFenced, after `round_ms` at the latest. While a round of the connector
+        hangs, no other one is begun. Raises RuntimeError if no thread can be started.
+        """
+        op, connector = effect.op, effect.connector
+        with self._lock:
+            hung = connector in self._hung.values()
+            self._open[op] = connector
+        if hung:
+            self._end(op, ConnectError("an earlier round hangs, perhaps in a config provider"))
+            return
+        try:
+            self._rounds.submit(self._run, effect)
+        except RuntimeError:
+            with self._lock:
+                del self._open[op]
+            raise
+        self._ticker.set(("fencing", op), self._ticker.now_ms() + self._round_ms, lambda: self._time_out(op))
+
+    def _time_out(self, op: OpId) -> None:
+        with self._lock:
+            if op not in self._open:
+                return
+            self._hung[op] = self._open[op]
+        self._end(op, TimeoutError(f"no end within {self._round_ms} ms"))
+
+    def _end(self, op: OpId, error: Exception | None) -> None:
+        with self._lock:
+            first = self._open.pop(op, None) is not None
+        if first:
+            self._tell(ProducersFenced(op, error))
 
     def close(self) -> None:
         """Drops rounds that have not begun."""
@@ -50,7 +88,10 @@ class ProducerFencing:
                 self.fence(effect.connector, effect.config, effect.transactional_ids)
         except Exception as caught:  # noqa: BLE001 - config providers are plugins; after any error, tasks must not start
             error = caught
-        self._tell(ProducersFenced(effect.op, error))
+        self._ticker.cancel(("fencing", effect.op))
+        self._end(effect.op, error)
+        with self._lock:
+            self._hung.pop(effect.op, None)
 
     def fence(self, connector: ConnectorName, config: Config, transactional_ids: Sequence[str]) -> None:
         """Fences the producers. Blocks; raises ConnectError if one of them could not be fenced."""
@@ -67,13 +108,29 @@ class ProducerFencing:
             )
         cluster = KafkaCluster(connection_settings(admin))
         try:
-            pool = DaemonPool(_AT_ONCE, "fence-producer")
-            initialize = partial(cluster.init_producer_id, deadline_ms=TIMEOUT_MS)
-            futures = [pool.submit(initialize, transactional_id) for transactional_id in transactional_ids]
-            wait(futures)
-            for future in futures:
-                future.result()
+            for_each(partial(cluster.init_producer_id, deadline_ms=TIMEOUT_MS), transactional_ids)
         finally:
             cluster.close()
         _logger.info("%s: fenced %d producers of former tasks", connector, len(transactional_ids),
                      extra={"about": connector})
+
+
+def for_each(call: Callable[[str], object], items: Sequence[str]) -> None:
+    """Calls a function for each item, a few at a time. Raises the error of one that failed, after which no others are
+    begun.
+    """
+    failed = threading.Event()
+
+    def call_unless_failed(item: str) -> None:
+        if not failed.is_set():
+            try:
+                call(item)
+            except BaseException:
+                failed.set()
+                raise
+
+    pool = DaemonPool(_AT_ONCE, "fence-producer")
+    futures = [pool.submit(call_unless_failed, item) for item in items]
+    wait(futures)
+    for future in futures:
+        future.result()

@@ -115,7 +115,8 @@ class HerderGuard(StartGuard):
         except NotLeaderError as error:
             if error.url is None:
                 raise ConflictError("no leader is known") from error
-            self._wait(self._peers.leader.fence(error.url, connector, self._peers.configs.config.session_key))
+            key = self._peers.configs.config.session_key
+            self._wait(self._peers.leader.fence(error.url, connector, self._generation, key))
 
     def _verify(self) -> None:
         self._ask(VerifyTaskStart(self._task, self._generation))

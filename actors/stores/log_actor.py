@@ -19,6 +19,8 @@ _logger = logging.getLogger(__name__)
 class LogActor(pykka.ThreadingActor):
     """Reads a topic's log, whose threads send it RecordsRead and CaughtUp. `name`: the topic's name in log lines."""
 
+    use_daemon_thread = True  # a log that waits for Kafka does not keep the worker from ending
+
     def __init__(self, topic_log: TopicLog, name: str) -> None:
         super().__init__()
         self._log = topic_log

@@ -31,6 +31,8 @@ class OffsetStoreActor(pykka.ThreadingActor):
     `open_writer(own_offsets, transactional_id)` creates the writer for offsets that are altered exactly-once.
     """
 
+    use_daemon_thread = True  # as those of the other topics
+
     def __init__(self, stores: OffsetStores, open_writer: OpenWriter, ready: Future[None]) -> None:
         super().__init__()
         self._stores = stores

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
-from actors.errors import BadRequestError, NotFoundError
+from actors.errors import BadRequestError, ConflictError, NotFoundError
 from actors.herder.zombie_fencing import transactional_id
 from actors.messages.commands import ReadSourceOffsets, WriteSourceOffsets
 from actors.messages.replies import answer
@@ -32,15 +33,15 @@ from storage.ids import Config, ConnectorName
 from storage.offsets.own_topic import OwnOffsets
 
 if TYPE_CHECKING:
-    from spark_tasks.plugins.api import SinkConnector, SourceConnector
+    from spark_tasks.plugins.api import AlteredOffsets, SinkConnector, SourceConnector
 
 _logger = logging.getLogger(__name__)
 
 Answer = Callable[[Any, Exception | None], None]
-Pairs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
 
 TIMEOUT_S = 60.0
-MAX_CONCURRENT = 64  # so that a plugin whose alter_offsets hangs does not block the requests of other connectors
+# Clients repeat requests that hang in a plugin; these must not use up the threads of other connectors' requests.
+MAX_OF_CONNECTOR, MAX_CONCURRENT = 8, 256
 _OUTSIDE = ("However, if this connector manages offsets externally, they will need to be manually {} in the system "
             "that the connector uses.")
 _ZOMBIES = ("If the connector is in a stopped state, this operation can be safely retried. If it doesn't eventually "
@@ -79,10 +80,20 @@ class OffsetRequests:
         self._store = offset_store
         self._fencing = fencing
         self._pool = DaemonPool(MAX_CONCURRENT, "offset-requests")
+        self._begun: dict[ConnectorName, list[Future[None]]] = {}
 
     def start(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
-        """Begins a request; returns at once."""
-        self._pool.submit(self._run, request, answer)
+        """Begins a request; returns at once. Answers ConflictError if too many of the connector have not ended. Used
+        only by the herder's thread. Raises RuntimeError if no thread can be started.
+        """
+        name = request.connector
+        self._begun = {connector: unfinished for connector, begun in self._begun.items()
+                       if (unfinished := [one for one in begun if not one.done()])}
+        if len(self._begun.get(name, ())) >= MAX_OF_CONNECTOR:
+            answer(None, ConflictError(f"{MAX_OF_CONNECTOR} requests for the offsets of connector {name} have not "
+                                       "ended, perhaps because its plugin or a config provider hangs"))
+            return
+        self._begun.setdefault(name, []).append(self._pool.submit(self._run, request, answer))
 
     def close(self) -> None:
         """Drops requests that have not begun."""
@@ -156,19 +167,21 @@ class OffsetRequests:
 
     def _alter_source(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SourceConnector]) -> bool:
         own = self._config.own_offsets(config)
-        offsets: Pairs | None = request.offsets
-        for pair in offsets or ():
-            if is_progress(pair[0]):
-                _check_progress(*pair)
+        offsets: AlteredOffsets | None = request.offsets
+        for partition, offset in offsets or ():
+            if is_progress(partition):
+                _check_progress(partition, offset)
             elif not plugin.nested_offsets:
-                check_source_offset(*pair)
+                check_source_offset(partition, offset)
         producer = self._fence_former_tasks(request.connector) if self._config.exactly_once else None
         if offsets is None:
             known = self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, own))
             offsets = [(partition, None) for partition, _ in known]
         of_reader = [pair for pair in offsets if not is_progress(pair[0])]
         elsewhere = not of_reader or plugin.alter_offsets(config, of_reader)
-        wanted = tuple(offsets) if request.offsets is not None else None
+        wanted = None
+        if request.offsets is not None:  # Java writes a record for a partition of null, too, which nothing reads
+            wanted = tuple((partition, offset) for partition, offset in offsets if partition is not None)
         self._ask_store(lambda done: WriteSourceOffsets(request.connector, wanted, done, own, producer))
         return elsewhere
 
@@ -209,11 +222,11 @@ class OffsetRequests:
         return GroupOffsets(client_properties(self._config.originals, config, "admin"))
 
 
-def check_source_offset(partition: Mapping[str, Any], offset: Mapping[str, Any] | None) -> None:
+def check_source_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
     """Raises ConnectError, with Kafka Connect's messages, for values that its offsets cannot have: lists, maps, and
     integers of more than 64 bits.
     """
-    for field, value in (*partition.items(), *(offset or {}).items()):
+    for field, value in (*(partition or {}).items(), *(offset or {}).items()):
         kind = "ARRAY" if isinstance(value, list) else "MAP" if isinstance(value, dict) else None
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             kind = "class java.math.BigInteger"

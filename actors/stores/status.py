@@ -113,9 +113,7 @@ class StatusStoreActor(LogActor):
             case FlushStatuses(op):
                 self._when_flushed(self._flushed(op))
             case ReadStatuses(op, timeout_ms):
-                # Through the inbox, so that it arrives after the records that were read.
-                self._log.read_to_end(timeout_ms / 1000).add_done_callback(
-                    lambda future: self._tell_self(StatusesRead(op, error_of(future))))
+                self._read_to_end(op, timeout_ms)
             case _:
                 raise TypeError(f"the status store cannot handle {message!r}")
 
@@ -148,6 +146,19 @@ class StatusStoreActor(LogActor):
             complete(self._view.ready, None)
         else:
             fail(self._view.ready, error)
+
+    def _read_to_end(self, op: OpId, timeout_ms: int) -> None:
+        alarm = (self.actor_urn, "read", op)
+        read = self._log.read_to_end(timeout_ms / 1000)
+
+        def done(_: Future[None]) -> None:
+            self._ticker.cancel(alarm)
+            self._tell_self(StatusesRead(op, error_of(read)))  # in the inbox, behind the records that were read
+
+        # If the topic is truncated meanwhile, the end that was found may not be reached for a long time.
+        late = TimeoutError(f"no answer within {timeout_ms} ms")
+        self._ticker.set(alarm, self._ticker.now_ms() + timeout_ms, lambda: fail(read, late))
+        read.add_done_callback(done)
 
     # ------------------------------------------------------------ writing
     def _put_topic(self, status: TopicStatus) -> None:

@@ -17,7 +17,7 @@ from actors.errors import BadRequestError, NotFoundError, TimedOutError
 from actors.instances.task import Alarms
 from actors.messages.requests import RequestStage
 from spark_tasks.config.definition import ConfigError
-from spark_tasks.errors import plugin_code
+from spark_tasks.errors import ConnectError, plugin_code
 from spark_tasks.plugins import PluginNotFoundError, Plugins
 from spark_tasks.validation import (
     ConfigInfos,
@@ -36,6 +36,7 @@ Answer = Callable[[ConfigInfos | None, Exception | None], None]
 """Called exactly once, on a thread that it must not block, with the result or an error."""
 
 DEADLINE_MS = 88_000  # shortly before REST's timeout (90 s), so that the response can name the stage that hangs
+MAX_ABANDONED = 10  # of one connector class; clients may repeat their requests for ever
 
 
 class Validation:
@@ -50,15 +51,27 @@ class Validation:
         self._resolve = resolve
         self._alarms = alarms
         self._deadline_ms = deadline_ms
+        self._lock = threading.Lock()
+        self._runs: set[_Run] = set()
 
     def start(self, config: Config, answer: Answer) -> None:
         """Answers ConfigInfos, which may contain errors; or BadRequestError if the config names no connector class or
-        an unknown one, TimedOutError after the deadline, or what the plugin raised.
+        an unknown one, TimedOutError after the deadline, ConnectError if MAX_ABANDONED validations of its class still
+        hang, or what the plugin raised. Raises RuntimeError if no thread can be started.
         """
-        run = _Run(config.get("name"), answer, self._alarms)
-        self._alarms.set(run.key, self._alarms.now_ms() + self._deadline_ms, run.time_out)
+        run = _Run(config, answer, self._alarms)
+        with self._lock:
+            abandoned = sum(other.abandoned and other.connector_class == run.connector_class for other in self._runs)
+        if abandoned >= MAX_ABANDONED:
+            run.finish(None, ConnectError(f"{abandoned} validations of {run.connector_class} hang: no more are begun"))
+            return
         name = f"validate-{config.get('name', '')}"
-        threading.Thread(target=self._validate, args=(config, run), name=name, daemon=True).start()
+        self._alarms.set(run.key, self._alarms.now_ms() + self._deadline_ms, run.time_out)
+        try:
+            threading.Thread(target=self._validate, args=(config, run), name=name, daemon=True).start()
+        except RuntimeError:
+            self._alarms.cancel(run.key)
+            raise
 
     def check(self, config: Config, answer: Callable[[Exception | None], None]) -> None:
         """Answers None if the connector may be created, else the error: BadRequestError with all messages."""
@@ -70,6 +83,8 @@ class Validation:
         self.start(config, decide)
 
     def _validate(self, config: Config, run: _Run) -> None:
+        with self._lock:
+            self._runs.add(run)
         try:
             with plugin_code():
                 infos = validate_connector(
@@ -81,13 +96,18 @@ class Validation:
             run.finish(None, error)
         else:
             run.finish(infos, None)
+        finally:
+            with self._lock:
+                self._runs.discard(run)
 
 
 class _Run:
     """One validation: its current stage, and its answer, which is given once."""
 
-    def __init__(self, name: str | None, answer: Answer, alarms: Alarms) -> None:
-        self._name = name
+    def __init__(self, config: Config, answer: Answer, alarms: Alarms) -> None:
+        self._name = config.get("name")
+        self.connector_class = config.get("connector.class")
+        self.abandoned = False
         self.key = ("validation", next(_numbers))
         self._answer: Answer | None = answer
         self._alarms = alarms
@@ -110,6 +130,7 @@ class _Run:
 
     def time_out(self) -> None:
         """The deadline has passed."""
+        self.abandoned = True
         stage = self._stage
         begun = datetime.fromtimestamp(stage.started_ms / 1000, UTC).isoformat(timespec="milliseconds")
         _logger.warning("Validation of the connector %s is taking too long while %s", self._name, stage.description)

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Any, Final
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, CompletionItem, add_completion_class, get_completion_class
+from typing_extensions import override
 
 _ZSH_HEAD: Final = "#compdef heeler"
 _ZSH_START: Final = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u }"
 """A ~/.zshrc without compinit has no compdef, which the script calls."""
+_WORD: Final = re.compile(r"[\w.,:@%+=/-]+")
+
+
+@add_completion_class
+class BashWords(BashComplete):
+    """Leaves out what bash would not read as that word: click's script inserts values as they are, and whoever may
+    create connectors chooses their names. (The other shells quote.)
+    """
+
+    @override
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
+        found = super().get_completions(args, incomplete)
+        return [item for item in found if item.type != "plain" or _WORD.fullmatch(item.value)]
 
 
 @click.command()

@@ -76,6 +76,9 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
     CONNECT_… environment variables, named as for Kafka Connect's container images, override the file, and --override
     overrides both.
     """
+    from heeler.worker.signals import end_on_signals
+
+    signalled = end_on_signals()
     from heeler.worker.config import load_worker_config
     from heeler.worker.logs import set_up_logging
     from heeler.worker.masked_output import mask_output
@@ -95,7 +98,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
         raise_open_files_limit()
         tune_garbage_collection()
         mask_output()
-        code = run_worker(config)
+        code = run_worker(config, signalled)
     sys.exit(code)
 
 

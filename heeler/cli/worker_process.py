@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -19,7 +20,8 @@ from spark_tasks.process.private_files import open_private
 class WorkerProcess:
     """`heeler worker FILE` in a folder with its properties file and its log. A context manager.
 
-    Without `listeners` in `properties`, the worker gets a free port. The process cannot outlive this one.
+    Without `listeners` in `properties`, the worker gets a free port. `CONNECT_…` variables do not override the
+    properties. The process cannot outlive this one.
     """
 
     def __init__(self, folder: Path, properties: Mapping[str, str], name: str = "worker") -> None:
@@ -43,7 +45,9 @@ class WorkerProcess:
         """Starts the worker and returns at once."""
         with open_private(self.file, "w") as file:
             file.writelines(f"{k}={v}\n".replace("\\", "\\\\") for k, v in self.properties.items())
-        self._process = GuardedProcess([sys.executable, "-m", "heeler", "worker", str(self.file)], self.log)
+        # In the container of another worker, the variables name that worker's cluster.
+        env = {name: value for name, value in os.environ.items() if not name.startswith("CONNECT_")}
+        self._process = GuardedProcess([sys.executable, "-m", "heeler", "worker", str(self.file)], self.log, env=env)
         return self
 
     def wait_ready(self, seconds: float = 60) -> Self:

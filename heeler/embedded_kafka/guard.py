@@ -17,6 +17,7 @@ import select
 import signal
 import subprocess
 import threading
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
@@ -53,14 +54,16 @@ _GRACE_S = 2.0  # from TERM to KILL if nobody reads the pipe
 class GuardedProcess:
     """A command whose output goes to a file that only this user can read, or to an open file descriptor. If this
     process dies first, the command is killed and the folder `remove` is removed. If a part of its guard is killed, the
-    command ends too.
+    command ends too. `env`: its environment; without it, that of this process.
     """
 
-    def __init__(self, command: list[str], output: Path | int, remove: Path | None = None) -> None:
+    def __init__(self, command: list[str], output: Path | int, remove: Path | None = None,
+                 env: Mapping[str, str] | None = None) -> None:
         with nullcontext(output) if isinstance(output, int) else open_private(output, "a") as file:
             self._shell = subprocess.Popen(  # noqa: S603 - a fixed script; the command is the caller's
                 ["/bin/sh", "-c", _SCRIPT, "heeler-guard", str(remove or ""), *command],
                 stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+                env=env,
             )
         self._group = self._shell.pid  # of shell and command; a number that is not used again before both have ended
         self._ending = threading.Lock()

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -66,24 +67,24 @@ def plugin_locations(plugin_path: Iterable[str]) -> list[PluginLocation]:
     plugin.path, and each jar named in plugin.path.
     """
     locations = []
-    for entry in map(Path, plugin_path):
-        for child in [entry] if _is_jar(entry) else _children(entry):
+    for child in chain.from_iterable(map(_children, map(Path, plugin_path))):
+        with suppress(OSError):  # the registry has reported what may not be read
             if child.is_dir():
-                jars = tuple(sorted(f for f in child.rglob("*") if f.suffix == ".jar" and f.is_file()))
+                jars = tuple(sorted(f for f in child.rglob("*") if _is_jar(f)))
                 locations += [PluginLocation(child, jars)] if jars else []
             elif child.suffix == ".jar":
                 locations.append(PluginLocation(child, (child,)))
     return locations
 
 
-def _is_jar(entry: Path) -> bool:
-    """Whether an entry of plugin.path is a plugin's jar and not a folder."""
-    return entry.suffix == ".jar" and entry.is_file()
+def _is_jar(path: Path) -> bool:
+    return path.suffix == ".jar" and path.is_file()
 
 
-def _children(folder: Path) -> Iterator[Path]:
+def _children(entry: Path) -> Iterator[Path]:
+    """Yields the children of an entry of plugin.path, or the entry itself if it is a jar."""
     with suppress(OSError):  # if it is not a folder, the registry has reported that
-        yield from sorted(folder.iterdir())
+        yield from [entry] if _is_jar(entry) else sorted(entry.iterdir())
 
 
 @dataclass(frozen=True, slots=True)

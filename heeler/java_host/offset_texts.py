@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spark_tasks.errors import DataError
-from spark_tasks.task import SourceOffset, SourcePartition
+from spark_tasks.task import AlteredOffsets, SourceOffset, SourcePartition
 from storage.log.java_json import dumps, loads
 
 
-def as_texts(offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> list[tuple[str, str]]:
+def as_texts(offsets: AlteredOffsets) -> list[tuple[str, str]]:
     """Each source partition and its offset as JSON texts, as Java writes them."""
     return [(dumps(partition).decode(), dumps(offset).decode()) for partition, offset in offsets]
 

@@ -22,11 +22,11 @@ from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.host_frames import HostGoneError
 from spark_tasks.metrics.plugins import Figures
 from spark_tasks.plugins.api import Connector, ConnectorContext, Options, SinkConnector, SourceConnector
-from spark_tasks.task import SourceOffset, SourcePartition, TaskContext, TaskRunner
+from spark_tasks.task import AlteredOffsets, TaskContext, TaskRunner
 
 if TYPE_CHECKING:
+    from spark_tasks.kafka.end_watchers import EndWatchers
     from spark_tasks.kafka.group_io import GroupIo
-    from spark_tasks.kafka.watcher import EndWatchers
     from spark_tasks.plugins.chain_cut import Cut
     from spark_tasks.sinks.settings import SinkSettings
     from spark_tasks.sources.delivery import Delivery
@@ -251,7 +251,7 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
         return bool(support == "SUPPORTED")
 
     @classmethod
-    def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
+    def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:
         """Calls its `alterOffsets`."""
         response = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), pairs=as_texts(offsets))
         return bool(response["altered"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -113,6 +114,8 @@ class JavaRuntime:
 
 def _has_jars(folder: Path) -> bool:
     """Whether an entry of plugin.path is a jar, or contains one."""
-    if not folder.is_dir():
-        return folder.suffix == ".jar"
-    return any(True for depth in ("*.jar", "*/**/*.jar") for _ in folder.glob(depth))
+    with suppress(OSError):  # the registry reports what may not be read
+        if not folder.is_dir():
+            return folder.suffix == ".jar"
+        return any(True for depth in ("*.jar", "*/**/*.jar") for _ in folder.glob(depth))
+    return False

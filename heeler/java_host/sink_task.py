@@ -26,10 +26,10 @@ from spark_tasks.dead_letters.queue import write_letters
 from spark_tasks.errors import RetriableError
 from spark_tasks.host_frames import Batch, HostGoneError
 from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.end_watchers import EndWatchers
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import GroupConsumer
-from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sinks.commits import PendingOffsets

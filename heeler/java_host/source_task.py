@@ -213,7 +213,8 @@ class JavaSourceTask(JavaTask):
         self._delivery.written([writer.sequences])
         self._delivery.check()
         begun = time.perf_counter()
-        final = self._delivery.commit(from_texts(writer.offsets.items()), writer.signal or "continue")
+        with self._metrics.committing():
+            final = self._delivery.commit(from_texts(writer.offsets.items()), writer.signal or "continue")
         self._metrics.add_splits(writer.figures)
         writer.refused.report_to(self._metrics, skipped=True)
         self._unacknowledged = writer.number
@@ -223,7 +224,9 @@ class JavaSourceTask(JavaTask):
 
     def _settle(self, *, finish: bool) -> bool:
         begun = time.perf_counter()
-        return self._counted(begun, final=self._delivery.settle(finish=finish))
+        with self._metrics.committing():
+            final = self._delivery.settle(finish=finish)
+        return self._counted(begun, final=final)
 
     def _counted(self, begun: float, *, final: bool) -> bool:
         if final:

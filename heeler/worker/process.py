@@ -65,16 +65,17 @@ from heeler.worker.kafka_parts import KafkaParts
 from heeler.worker.logs import log_context
 from heeler.worker.metrics.registry import WorkerMetrics, queue_length
 from heeler.worker.part_settings import group_settings, herder_settings, new_session_key, progress_limit, task_settings
+from heeler.worker.plugin_facts import PluginFacts
 from heeler.worker.providers import close_providers
 from heeler.worker.published_view import PublishedView
 from heeler.worker.reloads import Resolver
+from heeler.worker.signals import stop_on_signals
 from heeler.worker.startup import (
     HerderWatch,
     StoppedError,
     checked_plugins,
     in_background,
     java_runtime,
-    stop_on_signals,
     wait_for,
 )
 from heeler.worker.trial_process import Trials
@@ -96,14 +97,17 @@ HALT_GRACE_S = 10.0  # on top of task.shutdown.graceful.timeout.ms
 PULSE_MS = 1000
 
 
-def run_worker(config: WorkerConfig) -> int:
-    """Runs until a signal stops the worker (exit code 0), or until it fails (1). Raises ConfigError."""
+def run_worker(config: WorkerConfig, signalled: threading.Event) -> int:
+    """Runs until a signal stops the worker (exit code 0), or until it fails (1). `signalled`: see end_on_signals.
+    Raises ConfigError.
+    """
     worker = Worker(config)
     stop_on_signals(worker.halt)
     try:
-        worker.start()
-        worker.herder_watch.wait_for_stop(worker.halting)
-        worker.wait_halted()
+        if not signalled.is_set():
+            worker.start()
+            worker.herder_watch.wait_for_stop(worker.halting)
+            worker.wait_halted()
     except StoppedError:
         _logger.debug("The worker was stopped before it had finished starting")  # by a signal, or because a part died
     except ConnectError as error:
@@ -114,6 +118,14 @@ def run_worker(config: WorkerConfig) -> int:
     finally:
         worker.close()
     return 1 if worker.failed else 0
+
+
+def stop_actor(ref: pykka.ActorRef[Any], seconds: float = 5) -> None:
+    """Stops an actor; if it takes longer, only logs that, so that all other parts are stopped too."""
+    try:
+        ref.stop(timeout=seconds)
+    except pykka.Timeout:
+        _logger.warning("%s did not stop within %.0f s", ref.actor_class.__name__, seconds)
 
 
 class Worker:
@@ -135,10 +147,10 @@ class Worker:
         # Only the worker that runs the connector accepts this request; each worker that used the value sends it.
         self.resolve = Resolver(config.providers, self._ticker, lambda name: self.ask(RestartConnectorOnly(name)))
         trials = Trials(config.originals, config.providers)
-        self.view = PublishedView(self._configs, self._statuses, self._plugins, trials)
+        self._facts = PluginFacts(self._plugins)
+        self.view = PublishedView(self._configs, self._statuses, self._facts, trials)
         self.metrics = WorkerMetrics(config.originals, lambda: self._configs.config, lambda: self._statuses.statuses,
-                                     self.view.connector_type, self.view.heeler_version,
-                                     self.view.plugin_version)
+                                     self._facts, self.view.heeler_version)
         self.metrics.providers = self._java.figures
         self.metrics.app_info = {"version": self.view.version, "commit-id": self.view.commit}
         self.view.metrics = self.metrics.page
@@ -227,7 +239,7 @@ class Worker:
             "offset": OffsetStoreActor.start(self._offsets, parts.offsets_writer, self._offsets_ready),
         }
         for store in self._stores.values():
-            self._cleanup.callback(store.stop, timeout=5)
+            self._cleanup.callback(stop_actor, store)
 
     def _await_stores(self) -> None:
         for name, ready in (("config", self._configs.ready), ("status", self._statuses.ready),
@@ -240,7 +252,7 @@ class Worker:
     def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> None:
         config = self.config
         leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"], self.rest.client_tls)
-        fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder)
+        fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder, self._ticker)
         make = TaskRunners(config, task_settings(config), self._plugins, data_plane, self._offsets, self._configs,
                            self.resolve, self._topic_used, Peers(self._tell_herder, leader, self._configs),
                            self.metrics.task).make
@@ -253,7 +265,7 @@ class Worker:
         connectors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
             epoch, self._tell_herder, self._plugins, self.resolve,
             lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context,
-            self.metrics.connector, scaler.watch, threads=threads, made=made))
+            self.metrics.connector, scaler.watch, threads=threads, made=made), scaler.abandon)
 
         def cancel(ref: pykka.ActorRef[Any]) -> None:
             tasks.cancel(ref)
@@ -282,9 +294,9 @@ class Worker:
             halted=self._halted.set,
             failed=self.fail,
         )
-        settings = herder_settings(config, self.rest.worker_id, self._plugins.connector_type)
+        settings = herder_settings(config, self.rest.worker_id, partial(self._facts.connector_type, waits=False))
         self._herder = herder = HerderActor.start(settings, ports, self._ticker)
-        self._cleanup.callback(herder.stop, timeout=5)
+        self._cleanup.callback(stop_actor, herder)
         self._core = {"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}}
         self._watch(self._core)
 
@@ -318,7 +330,7 @@ class Worker:
         settings = replace(group_settings(self.config, self.rest.advertised_url, client), metrics=counted)
         self.metrics.client_id, self.metrics.client = parts.client_id, lambda: figures(counted)
         member = GroupMemberActor.start(settings, lambda: self._configs.config, self._tell_herder)
-        self._cleanup.callback(member.stop, timeout=10)
+        self._cleanup.callback(stop_actor, member, 10)
         return member
 
     # ------------------------------------------------------------ called by the parts

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from importlib.metadata import version as version_of
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from actors.herder.standing import Phase
 from actors.herder.state import HerderState
 from actors.messages.requests import RequestStage
-from actors.system.validation import describe_plugin
 from heeler.worker.loggers import WorkerLoggers
+from heeler.worker.plugin_facts import PluginFacts
 from heeler.worker.recent_logs import RecentLogs
 from heeler.worker.trial_process import Trials
-from spark_tasks.errors import ConnectError
-from spark_tasks.plugins import Kind, PluginInfo, Plugins
+from spark_tasks.plugins import PluginInfo
 from storage.config.state import ClusterConfigState
 from storage.config.view import ConfigView
 from storage.ids import Config
@@ -33,10 +31,10 @@ class PublishedView:
     commit = COMMIT
     heeler_version = version_of("heeler")
 
-    def __init__(self, configs: ConfigView, statuses: StatusView, plugins: Plugins, trials: Trials) -> None:
+    def __init__(self, configs: ConfigView, statuses: StatusView, facts: PluginFacts, trials: Trials) -> None:
         self._configs = configs
         self._statuses = statuses
-        self._plugins = plugins
+        self._facts = facts
         self.trial = trials.run
         self.loggers = WorkerLoggers()
         self.recent_logs = RecentLogs()
@@ -63,14 +61,7 @@ class PublishedView:
 
     def connector_type(self, config: Config | None) -> Literal["source", "sink", "unknown"]:
         """The type of the connector class in a config."""
-        return cast("Literal['source', 'sink', 'unknown']", self._plugins.connector_type(config))
-
-    def plugin_version(self, kind: Kind, name: str, wanted: str | None) -> str | None:
-        """The version of an installed plugin; `wanted`: the requested versions."""
-        with suppress(ConnectError):  # there is no such version; the connector itself fails with that error
-            plugin = self._plugins.get(kind, name, wanted)
-            return plugin.version if plugin is not None else None
-        return None
+        return self._facts.connector_type(config)
 
     def logs(self, connector: str) -> Sequence[str]:
         """The last lines of this worker's log about a connector."""
@@ -78,8 +69,8 @@ class PublishedView:
 
     def plugins(self) -> Sequence[PluginInfo]:
         """Installed plugins, in the order of GET /connector-plugins."""
-        return self._plugins.all()
+        return self._facts.all()
 
     def plugin_config(self, name: str, version: str | None) -> Sequence[Mapping[str, Any]]:
         """A plugin's keys; raises NotFoundError and BadRequestError."""
-        return describe_plugin(self._plugins, name, version)
+        return self._facts.describe(name, version)

@@ -1,10 +1,9 @@
-"""Checks before a worker starts, its signal handlers, and how its main thread waits for Kafka and for the end."""
+"""Checks before a worker starts, and how its main thread waits for Kafka and for the end."""
 
 from __future__ import annotations
 
 import gc
 import resource
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -77,15 +76,6 @@ def tune_garbage_collection() -> None:
     """
     gc.freeze()
     gc.set_threshold(_GARBAGE_AFTER, 10, 10)
-
-
-def stop_on_signals(stop: Callable[[str], None]) -> None:
-    """Calls `stop` with a reason on SIGTERM, Ctrl-C and SIGHUP (unless nohup ignores it)."""
-    handled = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        handled.append(signal.SIGHUP)
-    for name in handled:
-        signal.signal(name, lambda number, _frame: stop(f"received {signal.Signals(number).name}"))
 
 
 def wait_for(

@@ -1,16 +1,18 @@
-"""A trial of a connector's configuration (POST /connectors/try), in a separate process, so that everything that a
-plugin does there ends with the process.
+"""A trial of a connector's configuration (POST /connectors/try), in a process group of its own, so that everything that
+a plugin does there ends with the trial, processes included (unless they leave the group).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from actors.errors import BadRequestError, ConflictError
@@ -48,23 +50,46 @@ class Trials:
             resolved = dict(self._transformer.transform(config))
             process_secrets().add(None, passwords(resolved))
             request = {"worker": self._worker, "config": resolved, "records": records, "limit": limit}
-            done = subprocess.run(
-                [sys.executable, "-m", "heeler.worker.trial_process"], input=json.dumps(request),
-                stdout=subprocess.PIPE, stderr=printed.pipe, encoding="utf-8", timeout=LONGEST_S, check=False)
+            code, response = _run(json.dumps(request), printed.pipe)
         except subprocess.TimeoutExpired as error:
             raise ConnectError(f"The trial did not end within {LONGEST_S:.0f} s, and was aborted") from error
         finally:
             last_words = printed.end()
             self._free.release()
-        if done.returncode != 0:
-            raise ConnectError(f"The trial's process ended with {done.returncode}: {last_words}")
-        answer: dict[str, Any] = json.loads(done.stdout)
+        if code != 0:
+            raise ConnectError(f"The trial's process ended with {code}: {last_words}")
+        answer: dict[str, Any] = json.loads(response)
         if "refused" in answer:
             raise BadRequestError(answer["refused"])
         for stage in answer["stages"]:
             if "error" in stage:
                 stage["error"] = process_secrets().mask(stage["error"])
         return answer
+
+
+def _run(request: str, errors: int) -> tuple[int, str]:
+    """Returns the exit code and the standard output of a trial's process. `errors`: the descriptor of its standard
+    error. Raises subprocess.TimeoutExpired.
+    """
+    with subprocess.Popen([sys.executable, "-m", "heeler.worker.trial_process"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=errors, encoding="utf-8", start_new_session=True) as process:
+        ending = threading.Thread(target=_end_group_of, args=(process,), name="trial-end", daemon=True)
+        ending.start()
+        try:
+            output, _ = process.communicate(request, LONGEST_S)
+        finally:
+            process.kill()
+            ending.join()
+    return process.returncode, output
+
+
+def _end_group_of(process: subprocess.Popen[str]) -> None:
+    """Ends what the process has started, as soon as it has ended: a child may have its standard output, and then
+    `communicate` waits for that child.
+    """
+    process.wait()
+    with suppress(ProcessLookupError, PermissionError):  # there is nothing left; on macOS the second one
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 class _Printed:
@@ -124,7 +149,7 @@ def _end_with(worker: int) -> None:
     deadline = time.monotonic() + LONGEST_S
     while os.getppid() == worker and time.monotonic() < deadline:
         time.sleep(0.5)
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)  # and what the plugin has started
 
 
 if __name__ == "__main__":

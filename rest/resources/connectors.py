@@ -11,7 +11,6 @@ from flask import Blueprint, Response, request
 from actors.errors import BadRequestError, NotFoundError
 from actors.messages.requests import DeleteConnector, GetConnector, GetTaskConfigs, PatchConnector, PutConnector
 from rest.errors import HttpError
-from rest.forwarding import Remote
 from rest.herder_client import HerderClient
 from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
@@ -41,11 +40,11 @@ def blueprint(context: ResourceContext) -> Blueprint:
     @routes.post("")
     def create() -> Response:
         message, forwarded = _creation()
-        return created_response(herder.answer_or_forward(message, forwarded))
+        return created_response(view, herder.answer_or_forward(message, forwarded))
 
     @routes.get("/<name:connector>")
     def describe(connector: ConnectorName) -> Response:
-        return json_response(responses.connector_info(herder.answer(GetConnector(connector))))
+        return json_response(responses.connector_info(view, herder.answer(GetConnector(connector))))
 
     @routes.delete("/<name:connector>")
     def delete(connector: ConnectorName) -> Response:
@@ -59,14 +58,13 @@ def blueprint(context: ResourceContext) -> Blueprint:
     @routes.put("/<name:connector>/config")
     def put_config(connector: ConnectorName) -> Response:
         config = _named(connector, _config())
-        return created_response(herder.answer_or_forward(PutConnector(connector, config, replace=True), config))
+        return created_response(view, herder.answer_or_forward(PutConnector(connector, config, replace=True), config))
 
     @routes.patch("/<name:connector>/config")
     def patch_config(connector: ConnectorName) -> Response:
         patch = _patch(herder, connector)
         outcome = herder.answer_or_forward(PatchConnector(connector, patch), patch)
-        info = responses.remote_info(outcome) if isinstance(outcome, Remote) else responses.connector_info(outcome.info)
-        return json_response(info)
+        return json_response(responses.changed_info(view, outcome))
 
     @routes.get("/<name:connector>/status")
     def status(connector: ConnectorName) -> Response:

@@ -21,7 +21,7 @@ from storage.ids import ConnectorName, ConnectorTaskId, TargetState
 def blueprint(context: ResourceContext) -> Blueprint:
     """Routes that change the state of connectors and tasks."""
     routes = Blueprint("lifecycle", __name__, url_prefix="/connectors")
-    herder = context.herder
+    herder, view = context.herder, context.view
 
     @routes.put("/<name:connector>/pause")
     def pause(connector: ConnectorName) -> Response:
@@ -47,7 +47,7 @@ def blueprint(context: ResourceContext) -> Blueprint:
         message = RestartConnectorAndTasks(RestartRequest(connector, only_failed, include_tasks))
         flags = {"includeTasks": str(include_tasks).lower(), "onlyFailed": str(only_failed).lower()}
         outcome = herder.answer_or_forward(message, query=flags)
-        return json_response(outcome.body if isinstance(outcome, Remote) else state_info(outcome), 202)
+        return json_response(outcome.body if isinstance(outcome, Remote) else state_info(view, outcome), 202)
 
     @routes.post("/<name:connector>/tasks/<task:task>/restart")
     def restart_task(connector: ConnectorName, task: int) -> Response:

@@ -37,6 +37,7 @@ IDLE_TIMEOUT_S = 30  # of a kept-alive connection, and of each wait for a reques
 BODY_TIMEOUT_S = 90  # for a whole body; for a head, IDLE_TIMEOUT_S
 SLOW_S = 2.0  # how long a thread waits for the bytes of one client while other clients wait for a thread
 DRAIN_S = 2.0
+_DRAIN_STEP_S = 0.1
 SILENT_S = 5.0  # how long a connection may be idle while others wait to be accepted
 BACKLOG = 4096  # connections that wait to be accepted; net.core.somaxconn may allow fewer
 MAX_CONNECTIONS = 4096
@@ -198,7 +199,7 @@ class _Connection(HTTPConnection):
 
     def close(self) -> None:
         """Closes the connection; after a refusal, first reads what the client still sends: a reset could overtake the
-        response.
+        response. If other clients wait for a thread, reads only what has arrived.
         """
         self.server.open.discard(self)
         if self.refused:
@@ -209,10 +210,12 @@ class _Connection(HTTPConnection):
     def _drain(self) -> None:
         self.socket.shutdown(socket.SHUT_WR)
         end = time.monotonic() + DRAIN_S
-        while (left := end - time.monotonic()) > 0:
-            self.socket.settimeout(left)
-            if not self.socket.recv(65536):
-                return
+        while time.monotonic() < end:
+            others_wait = self.server.requests.waiting > 0
+            self.socket.settimeout(0 if others_wait else _DRAIN_STEP_S)
+            with contextlib.suppress(TimeoutError):
+                if not self.socket.recv(65536) or others_wait:
+                    return
 
 
 class _Connections(ConnectionManager):

@@ -22,7 +22,7 @@ from rest.errors import error_body
 MAX_HEAD_BYTES = 64 << 10  # request line and headers; Kafka Connect's server takes 8 kB
 _MAX_TRAILER_BYTES = 8 << 10
 _PIECE = 64 << 10
-_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r\n")
+_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\t\x20-\x7e\x80-\xff]*)\r\n")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _TARGET = re.compile(rb"[\x21-\x7e\x80-\xff]+")
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]+)(.*)")  # as clients send it to a proxy, and some proxies pass it on

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn
 from marshmallow import Schema, ValidationError, fields
 
 from rest.errors import HttpError
-from rest.json_text import JsonFloat, JsonInt, UnusableJsonError, loads, plain
+from rest.json_text import UnusableJsonError, loads, plain
 from storage.ids import TargetState
 
 ENTITIES = "org.apache.kafka.connect.runtime.rest.entities"
@@ -32,9 +32,9 @@ def _kind(value: Any) -> str:
             return "Array value (token `JsonToken.START_ARRAY`)"
         case bool():
             return f"Boolean value (token `JsonToken.VALUE_{str(value).upper()}`)"
-        case JsonInt():
+        case int():
             return "Integer value (token `JsonToken.VALUE_NUMBER_INT`)"
-        case JsonFloat():
+        case float():
             return "Floating-point value (token `JsonToken.VALUE_NUMBER_FLOAT`)"
         case _:
             return "String value (token `JsonToken.VALUE_STRING`)"
@@ -48,10 +48,10 @@ def _no_creator(java_class: str, value: Any) -> NoReturn:
     match value:
         case bool():
             kind, shown = "boolean/Boolean", f"boolean value ({_text(value)})"
-        case JsonInt():
-            kind, shown = "int/Int", f"Number value ({value.text})"
-        case JsonFloat():
-            kind, shown = "double/Double", f"Number value ({value.text})"
+        case int():
+            kind, shown = "int/Int", f"Number value ({value})"
+        case float():
+            kind, shown = "double/Double", f"Number value ({value})"
         case _:
             kind, shown = "String", f"String value ('{value}')"
     raise ValidationError(f"Cannot construct instance of `{java_class}` (although at least one Creator exists): "
@@ -60,13 +60,7 @@ def _no_creator(java_class: str, value: Any) -> NoReturn:
 
 def _text(value: Any) -> str:
     """A scalar as Jackson converts it to a string."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case JsonInt() | JsonFloat():
-            return value.text
-        case _:
-            return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Text(fields.Field[str]):

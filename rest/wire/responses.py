@@ -12,7 +12,7 @@ from flask import Response, request
 from actors.errors import NotFoundError
 from actors.messages.requests import ConnectorInfo, ConnectorStateInfo, Created, TaskInfo
 from rest.forwarding import Remote
-from rest.json_text import dumps
+from rest.json_text import dumps, plain
 from rest.wire.worker_view import ShownLevel, ShownPlugin, WorkerView
 from spark_tasks.config.auto_tasks import as_put
 from storage.ids import ConnectorName, ConnectorTaskId
@@ -35,28 +35,28 @@ def no_body(status: int) -> Response:
     return response
 
 
-def created_response(outcome: Created | Remote) -> Response:
+def created_response(view: WorkerView, outcome: Created | Remote) -> Response:
     """201 with the new connector's address, or 200 if it existed already; also for another worker's response."""
-    if isinstance(outcome, Remote):
-        created, body, name = outcome.status == 201, remote_info(outcome), str(outcome.body["name"])
-    else:
-        created, body, name = outcome.created, connector_info(outcome.info), outcome.info.name
-    if not created:
+    body = changed_info(view, outcome)
+    if not (outcome.status == 201 if isinstance(outcome, Remote) else outcome.created):
         return json_response(body)
     response = json_response(body, 201)
-    response.headers["Location"] = f"{request.host_url}connectors/{quote(name, safe=_PLAIN_IN_PATHS)}"
+    response.headers["Location"] = f"{request.host_url}connectors/{quote(str(body['name']), safe=_PLAIN_IN_PATHS)}"
     return response
 
 
-def connector_info(info: ConnectorInfo) -> dict[str, Any]:
-    """A connector with its config."""
-    return {"name": info.name, "config": as_put(info.config), "tasks": _task_ids(info.tasks), "type": info.type}
-
-
-def remote_info(outcome: Remote) -> dict[str, Any]:
-    """The same from another worker, which may be Java's."""
+def changed_info(view: WorkerView, outcome: Created | Remote) -> dict[str, Any]:
+    """A connector that was created or changed; also from another worker, which may be Java's."""
+    if not isinstance(outcome, Remote):
+        return connector_info(view, outcome.info)
     body: dict[str, Any] = outcome.body
     return {**body, "config": as_put(body["config"])} if "config" in body else body
+
+
+def connector_info(view: WorkerView, info: ConnectorInfo) -> dict[str, Any]:
+    """A connector with its config."""
+    kind = view.connector_type(info.config)
+    return {"name": info.name, "config": as_put(info.config), "tasks": _task_ids(info.tasks), "type": kind}
 
 
 def task_info(info: TaskInfo) -> dict[str, Any]:
@@ -64,10 +64,11 @@ def task_info(info: TaskInfo) -> dict[str, Any]:
     return {"id": {"connector": info.id.connector, "task": info.id.task}, "config": info.config}
 
 
-def state_info(info: ConnectorStateInfo) -> dict[str, Any]:
+def state_info(view: WorkerView, info: ConnectorStateInfo) -> dict[str, Any]:
     """The response to a restart request: a connector's status with its tasks'."""
     tasks = {status.id.task: status for status in info.tasks if isinstance(status.id, ConnectorTaskId)}
-    return _states(info.name, info.connector, tasks, info.type)
+    kind = view.connector_type(view.config.connector_configs.get(info.name))
+    return _states(info.name, info.connector, tasks, kind)
 
 
 def status_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def logger_level(level: ShownLevel) -> dict[str, Any]:
 
 def offsets(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]) -> dict[str, Any]:
     """Offsets by partition (KIP-875)."""
-    return {"offsets": [{"partition": partition, "offset": offset} for partition, offset in pairs]}
+    return {"offsets": [{"partition": plain(partition), "offset": plain(offset)} for partition, offset in pairs]}
 
 
 def _task_ids(tasks: Iterable[ConnectorTaskId]) -> list[dict[str, Any]]:

@@ -120,7 +120,7 @@ class WorkerView(Protocol):
         """The worker's metrics in Prometheus' format: with Kafka Connect's names (`java`), heeler's, or both."""
 
     def connector_type(self, config: Config | None) -> ConnectorType:
-        """The type of the class in a connector's config."""
+        """The type of the class in a connector's config; "unknown" if it has not been imported within a few seconds."""
 
     def logs(self, connector: str) -> Sequence[str]:
         """The last lines of this worker's log about a connector, oldest first, without secrets."""

@@ -35,7 +35,8 @@ VALUES_EACH: Final = 1000  # per owner; some values expire within minutes, and c
 _WORD = re.compile(r"[^\W_]")
 # A password inside a value such as sasl.jaas.config.
 _INNER = re.compile(
-    r"""(?:password|secret|token)\w*\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|(?!\$\{)([^\s;"']+))""",
+    r"""(?<!\w)(?>\w*?(?:password|secret|token))\w*+\s*+=\s*+"""
+    r"""(?:"((?:[^"\\]++|\\.)*+)"|'((?:[^'\\]++|\\.)*+)'|(?!\$\{)([^\s;"']+))""",
     re.IGNORECASE,
 )
 # Passwords in a URL, which may contain an @, and in its parameters, as in JDBC's URLs.

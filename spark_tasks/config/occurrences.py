@@ -31,10 +31,8 @@ class Occurrences:
     def add(self, word: str, *, anywhere: bool) -> None:
         """Adds a word of at least one character. `anywhere`: it is also found next to letters and digits."""
         key, start = word[:_KEY], word[:_START]
-        known = self._words.get(key, {})
-        if known.get(word, False) or (word in known and not anywhere):
-            return
-        self._words[key] = {**known, word: anywhere}
+        known = self._words.setdefault(key, {})
+        known[word] = anywhere or known.get(word, False)
         lengths = self._lengths.get(start, ())
         if len(key) not in lengths:
             self._lengths[start] = (*lengths, len(key))
@@ -46,7 +44,7 @@ class Occurrences:
         for size in tuple(self._starts):
             for at in self._candidates(text, size):
                 for length in self._lengths.get(text[at : at + size], ()):
-                    for word, anywhere in self._words.get(text[at : at + length], {}).items():
+                    for word, anywhere in self._words.get(text[at : at + length], {}).copy().items():
                         if at <= seen.get(word, -1) or not text.startswith(word, at):
                             continue
                         if anywhere:

@@ -12,9 +12,8 @@ from typing import Any
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.double import java_double
 
-_COMMA = re.compile(r"\s*,\s*")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[fFdD]?)")
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|(([0-9]++\.?[0-9]*+|\.[0-9]+)([eE][+-]?[0-9]+)?)[fFdD]?)")
 
 
 class Type(Enum):
@@ -112,7 +111,7 @@ def _list(value: Any) -> list[Any]:
         return list(value)
     if not isinstance(value, str):
         raise TypeError("Expected a comma separated list.")
-    return _COMMA.split(value.strip()) if value.strip() else []
+    return [part.strip() for part in value.split(",")] if value.strip() else []
 
 
 def _class(value: Any) -> str:

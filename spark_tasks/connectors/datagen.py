@@ -21,7 +21,7 @@ from spark_tasks.data.columns import SCHEMA_KEY, one_topic
 from spark_tasks.data.rows import as_value, value_field
 from spark_tasks.data.schema import STRING, to_text
 from spark_tasks.errors import ConnectError
-from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, SourcePartition
+from spark_tasks.plugins.api import AlteredOffsets, Options, SourceConnector, SourceOffset, SourcePartition
 
 _INDEX, _COUNT = "datagen.task.index", "datagen.task.count"
 _BATCH = 65_536
@@ -72,7 +72,7 @@ class DatagenSourceConnector(SourceConnector):
         return True
 
     @classmethod
-    def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:  # noqa: ARG003
+    def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:  # noqa: ARG003
         """Raises ConnectError unless each sequence is a non-negative number."""
         for _, offset in offsets:
             sequence = 0 if offset is None else offset.get("sequence")

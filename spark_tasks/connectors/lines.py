@@ -44,14 +44,15 @@ def split_lines(data: Bytes, *, final: bool) -> tuple[pa.Array, int]:
     out = np.empty(len(data) + WORD, np.uint8)
     count, used = (_split_any if returns else _split)(data, final, offsets, out)
     lines = string_array(out[: offsets[count]], offsets[: count + 1], None, pa.binary())
-    return _as_text(lines), used
+    return as_text(lines), used
 
 
-def _as_text(lines: pa.Array) -> pa.Array:
+def as_text(lines: pa.Array) -> pa.Array:
+    """Decodes a binary array. Invalid UTF-8 becomes U+FFFD."""
     try:
         return lines.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([decoded(line) for line in lines.to_pylist()], pa.string())
+        return pa.array([None if line is None else decoded(line) for line in lines.to_pylist()], pa.string())
 
 
 @jit

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
+from spark_tasks.config.types import parse_type
 from spark_tasks.connectors.intervals import Interval, SequenceSummary
 from spark_tasks.data.columns import is_json
 from spark_tasks.errors import DataError
@@ -46,7 +47,7 @@ class VerifySinkConnector(SinkConnector):
     @classmethod
     @override
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
-        return code_folders.mistakes("path", config.get("path"))
+        return code_folders.mistakes("path", parse_type("path", config.get("path"), Type.STRING))
 
     @override
     def task_configs(self, max_tasks: int) -> Sequence[Options]:

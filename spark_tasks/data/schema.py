@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -106,15 +107,21 @@ def to_json(schema: Schema) -> dict[str, Any]:
         out["keys"] = to_json(_part(schema.key, "key"))
         out["values"] = to_json(_part(schema.value, "value"))
     elif schema.type is Type.ARRAY:
-        out["items"] = to_json(_part(schema.value, "element"))
+        out["items"] = None if schema.value is None else to_json(schema.value)
     out["optional"] = schema.optional
     optional = (("name", schema.name), ("version", schema.version), ("doc", schema.doc))
     out.update({key: value for key, value in optional if value is not None})
     if schema.parameters:
         out["parameters"] = dict(schema.parameters)
     if schema.default is not None:
-        out["default"] = json.loads(schema.default)
+        out["default"] = default_json(schema)
     return out
+
+
+def default_json(schema: Schema) -> Any:
+    """Returns the default of a schema that has one as JSON. A Decimal that is a number has all its digits."""
+    exact = schema.name == DECIMAL and schema.type is Type.BYTES
+    return json.loads(schema.default or "null", parse_float=Decimal if exact else None)
 
 
 def _part(schema: Schema | None, what: str) -> Schema:

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -59,6 +59,11 @@ class Refused:
     letters: int = 0
     lost_letters: int = 0
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """As a name if there is nothing to report, since thousands a second are pickled."""
+        own = Refused, (self.count, self.lines, self.by_phase, self.letters, self.lost_letters)
+        return "NONE_REFUSED" if self is NONE_REFUSED else own
+
     def report_to(self, metrics: TaskMetrics, *, skipped: bool) -> None:
         """Logs the lines and updates the metrics. `skipped`: the records are skipped; otherwise they fail the task,
         which counts them.
@@ -89,6 +94,8 @@ class Refusals:
     @property
     def refused(self) -> Refused:
         """The report to the worker."""
+        if not self._count:
+            return NONE_REFUSED
         return Refused(self._count, tuple(self._lines), dict(self._by_phase), self._sent, self._lost)
 
     def add(self, failure: Failure, original: Original) -> None:

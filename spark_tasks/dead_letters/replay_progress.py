@@ -5,7 +5,7 @@ partition of the queue. A sink's is in its consumer group.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
 from spark_tasks.errors import ConfigError
@@ -20,9 +20,9 @@ _MAX_INT64: Final = 2**63 - 1
 Offsets = Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
 
 
-def is_progress(partition: Mapping[str, Any]) -> bool:
+def is_progress(partition: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
     """Whether a source partition is one of a dead letter queue, which plugins do not see."""
-    return _QUEUE in partition
+    return partition is not None and _QUEUE in partition
 
 
 def progress_offset(place: TopicPartition, done: ReplayedOffsets) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

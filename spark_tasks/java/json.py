@@ -6,6 +6,7 @@ import base64
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -30,7 +31,7 @@ def java_json(
             return "true" if value else "false"
         case str():
             return _string(value, to_bytes)
-        case int():
+        case int() | Decimal():  # a Decimal as BigDecimal.toString
             return str(value)
         case float():
             return java_double(value) if math.isfinite(value) else f'"{java_double(value)}"'

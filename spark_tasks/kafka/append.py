@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import defaultdict
@@ -28,6 +29,7 @@ DEFAULT_REQUEST_BYTES: Final = 1_048_576  # Kafka's max.request.size
 _BUFFER_BYTES: Final = 32 * 1024 * 1024  # Kafka's buffer.memory
 _WAIT_SECONDS: Final = 1.0
 _MIN_BATCH_BYTES: Final = 4096
+_TRANSACTION_DELIVERY_MS: Final = 120_000.0  # Java's default of delivery.timeout.ms
 
 
 class Appender:
@@ -38,6 +40,9 @@ class Appender:
     name has those after the append. `admit` is called with partitions before the first records are sent to them, so
     that they can be added to a transaction. After an error an appender can no longer be used: its sequences are no
     longer valid, and the owner needs a new epoch (KIP-360).
+
+    `delivery_timeout_ms`: None waits without limit for a partition that has no leader, as Kafka Connect's producers do,
+    because records that are appended again are duplicates; in a transaction, which can be aborted, for two minutes.
     """
 
     def __init__(
@@ -51,7 +56,7 @@ class Appender:
         max_request_bytes: int = DEFAULT_REQUEST_BYTES,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
         in_flight: int = 5,
-        delivery_timeout_ms: float = 120_000,
+        delivery_timeout_ms: float | None = None,
         admit: Callable[[Sequence[TopicPartition]], None] | None = None,
     ) -> None:
         if identity is not None and (acks != -1 or not 1 <= in_flight <= 5):
@@ -75,7 +80,7 @@ class Appender:
             acks=acks,
             in_flight=in_flight,
             max_request_bytes=max_request_bytes,
-            delivery_timeout_ms=delivery_timeout_ms,
+            delivery_timeout_ms=_delivery_timeout(identity) if delivery_timeout_ms is None else delivery_timeout_ms,
             done=self._done,
             broken=self._broken,
             split=self._split,
@@ -110,14 +115,20 @@ class Appender:
         self._wait(0)
 
     def close(self) -> None:
-        """Stops sending without a flush. The cluster's connections stay open."""
+        """Stops sending without a flush. A `flush` or `append` that waits in another thread fails. The cluster's
+        connections stay open.
+        """
         self._sender.stop()
+        with self._changed:
+            self._error = self._error or KafkaUnavailableError("the appender was closed")
+            self._changed.notify_all()
 
     def _placed(
         self, topic: str, partition: int | Array | pa.Array | None, raw: pa.RecordBatch,
     ) -> list[tuple[int, Array]]:  # fmt: skip
         """Returns (partition, indexes of its rows) for each partition that receives rows."""
-        count = len(self._cluster.partitions(topic, create=True))
+        partitions = self._cluster.partitions(topic, create=True)
+        count = len(partitions)
         if partition is None and count == 1:
             partition = 0
         if isinstance(partition, int):
@@ -128,7 +139,8 @@ class Appender:
             if partitioner is None or partitioner.partitions != count:
                 partitioner = self._partitioners[topic] = Partitioner(count)
             given = partitions_given(partition)
-            chosen = partitioner.assign(raw, given)
+            led = [number for number in partitions if self._cluster.known_leader(topic, number) is not None]
+            chosen = partitioner.assign(raw, given, np.array(led, np.int32))
             placed = rows_by_partition(chosen)
             if given is not None and len(given) and int(given.min()) < -1:  # -1: the partitioner chooses
                 raise NoSuchPartitionError.of(topic, int(given.min()), count)
@@ -228,6 +240,11 @@ class Appender:
         with self._changed:
             self._buffered += sum(len(half.data) for half in halves) - len(batch.data)
         return halves
+
+
+def _delivery_timeout(identity: ProducerIdentity | None) -> float:
+    transactional = identity is not None and identity.transactional_id is not None
+    return _TRANSACTION_DELIVERY_MS if transactional else math.inf
 
 
 def partitions_given(partition: Array | pa.Array | None) -> Array | None:

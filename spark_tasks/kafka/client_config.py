@@ -33,7 +33,8 @@ CONNECTION_NUMBERS: Final = {
     "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
     "socket.connection.setup.timeout.max.ms": "socket_connection_setup_timeout_max_ms",
 }
-_JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+_JAAS_OPTION = re.compile(
+    r"""(?<![\w.\-])([\w.\-]++)\s*+=\s*+(?:"((?:[^"\\]++|\\.)*+)"|'((?:[^'\\]++|\\.)*+)'|([^\s;"']+))""")
 
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
@@ -169,16 +170,23 @@ def _pem_text_file(properties: Mapping[str, str], key: str) -> str | None:
     return _private_file(pem)
 
 
-class _PrivateFile(str):
+class PrivateFile(str):
     """The path of a file with a text. Where it is unpickled, as on another machine, it is that of such a file there."""
 
     __slots__ = ("_text",)
     _text: str
 
     def __new__(cls, path: str, text: str) -> Self:
+        """The file has been written."""
         made = super().__new__(cls, path)
         made._text = text
         return made
+
+    def restored(self) -> str:
+        """Returns the path of such a file; writes it if it is gone. (Systems remove temporary files that nobody has
+        read for days, as nobody does while connections are stable.)
+        """
+        return _private_file(self._text)
 
     @override
     def __reduce__(self) -> tuple[Callable[[str], str], tuple[str]]:
@@ -195,7 +203,7 @@ def _private_file(text: str) -> str:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)
         Path(unfinished).replace(file)
-    return _PrivateFile(str(file), text)
+    return PrivateFile(str(file), text)
 
 
 def _check_files(settings: Mapping[str, Any]) -> None:

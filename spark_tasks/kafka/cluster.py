@@ -15,7 +15,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from spark_tasks.kafka.connections import Connections, Deadline
-from spark_tasks.kafka.errors import UnknownTopicError, is_retriable, translated
+from spark_tasks.kafka.errors import UnknownTopicError, error_of_read, is_retriable, translated
 from spark_tasks.kafka.identity import ProducerIdentity
 
 T = TypeVar("T")
@@ -85,6 +85,18 @@ class KafkaCluster:
         deadline = Deadline(timeout_ms)
         doing = f"listing {which} offsets"
         return self._run(doing, _DESCRIBE, self.find_offsets, wanted, which, isolation, deadline)
+
+    def offsets_by_now(
+        self, partitions: Iterable[TopicPartition], which: Literal["earliest", "latest"] | int, isolation: Isolation,
+        *, timeout_ms: float,
+    ) -> dict[TopicPartition, int]:
+        """As `offsets`, without the partitions whose offsets cannot be found at present: one without a leader or of a
+        deleted topic must not delay the others. `timeout_ms`: for finding a broker that responds at all.
+        """
+        doing = f"listing {which} offsets"
+        return self._run(
+            doing, _DESCRIBE, self.find_offsets_by_now, list(dict.fromkeys(partitions)), which, isolation,
+            Deadline(timeout_ms))
 
     def init_producer_id(
         self,
@@ -170,11 +182,14 @@ class KafkaCluster:
             raise UnknownTopicError(f"topic {topic!r} does not exist, or this principal may not see it") from error
 
     async def find_leader(self, topic: str, partition: int, deadline: Deadline) -> int:
-        """Returns the partition's leader. Waits until one is elected."""
+        """Returns the partition's leader. Waits until one is elected. Raises UnknownTopicError."""
+        unknown = Deadline(min(_UNKNOWN_TOPIC_MS, deadline.left_ms))
 
         async def attempt() -> int:
             leaders = await self.leaders(topic, deadline)
             if partition not in leaders:
+                if unknown.left_ms < 0:
+                    raise UnknownTopicError(f"topic {topic!r} has no partition {partition}")
                 raise protocol.UnknownTopicOrPartitionError(f"{topic}-{partition}")
             if leaders[partition] < 0:
                 raise protocol.LeaderNotAvailableError(f"{topic}-{partition}")
@@ -255,6 +270,30 @@ class KafkaCluster:
 
         return await self.retrying(attempt, deadline, {topic for topic, _ in wanted})
 
+    async def find_offsets_by_now(
+        self, wanted: list[TopicPartition], which: str | int, isolation: Isolation, deadline: Deadline,
+    ) -> dict[TopicPartition, int]:  # fmt: skip
+        """The coroutine behind `offsets_by_now`."""
+        lost = {topic for topic, partition in wanted if self.known_leader(topic, partition) is None}
+        if lost:
+            await self.look_up_leaders(sorted(lost), deadline)
+        by_node: dict[int, list[TopicPartition]] = defaultdict(list)
+        for topic, partition in wanted:
+            if (node := self.known_leader(topic, partition)) is not None:
+                by_node[node].append((topic, partition))
+        found: dict[TopicPartition, int] = {}
+        for node, items in by_node.items():
+            failure: Exception | None
+            try:
+                failure = await self.list_offsets(node, items, which, isolation, found)
+            except (protocol.KafkaError, OSError) as error:
+                failure = error
+            if failure is not None and not is_retriable(failure):
+                raise failure
+        for topic in {topic for topic, partition in wanted if (topic, partition) not in found}:
+            self.forget_leaders(topic)
+        return found
+
     async def list_offsets(
         self,
         node: int,
@@ -292,7 +331,7 @@ class KafkaCluster:
         failure = None
         for topic in response.topics:
             for item in topic.partitions:
-                error = protocol.for_code(item.error_code)
+                error = error_of_read(item.error_code)
                 if error is protocol.NoError:
                     found[topic.name, item.partition_index] = item.offset
                 else:

@@ -33,6 +33,7 @@ _SLOW_STEP_SECONDS: Final = 5.0  # on a busy machine, copying a large fetch resp
 _REFUSALS: Final = (
     protocol.SaslAuthenticationFailedError, protocol.UnsupportedSaslMechanismError, protocol.IllegalSaslStateError,
 )  # fmt: skip
+_THROTTLE_STEP_S: Final = 0.005
 _MIN_SWEEP: Final = 64  # cancelled timers
 UNBOUNDED_IN_FLIGHT: Final = 10_000  # callers limit their requests themselves; the library's default is too low
 
@@ -231,8 +232,19 @@ class Connections:
             raise protocol.NodeNotReadyError("no broker is known")
         if lane and isinstance(node, int):
             node = self._in_lane(node, lane)
+        while (pause_s := self._throttled_s(node)) > 0:
+            await self._net.sleep(pause_s)
         limit = self.request_timeout_ms if timeout_ms is None else min(timeout_ms, self.request_timeout_ms)
         return await self._manager.send(request, node_id=node, request_timeout_ms=max(limit, 1))
+
+    def _throttled_s(self, node: int | str) -> float:
+        """Returns for how many seconds the broker accepts no requests on the connection, because a response said that a
+        quota was exceeded (KIP-219). The library would refuse to send them.
+        """
+        connection = self._manager._conns.get(node)  # noqa: SLF001
+        if connection is None or "throttle" not in connection.paused:
+            return 0.0
+        return max(float(connection._throttle_time) - time.monotonic(), _THROTTLE_STEP_S)  # noqa: SLF001
 
     def _in_lane(self, node: int, lane: str) -> str:
         cluster = self._manager.cluster

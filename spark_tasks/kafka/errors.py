@@ -68,6 +68,12 @@ class OutOfOrderSequenceError(KafkaRefusedError):
     """The broker expects another sequence number: batches were lost, or two producers use the same producer id."""
 
 
+class SequenceLostError(OutOfOrderSequenceError, RetriableError):
+    """As OutOfOrderSequenceError, without a transaction: with a new producer id, the records can be appended again. A
+    leader has lost earlier ones, after an unclean election for example. Java's idempotent producer retries, too.
+    """
+
+
 class TransactionAbortableError(KafkaRefusedError, RetriableError):
     """The transaction must be aborted. The next one may succeed (KIP-890)."""
 
@@ -115,6 +121,17 @@ def tls_refusal(error: BaseException | None) -> protocol.KafkaError | None:
         return protocol.SaslAuthenticationFailedError(
             f"the broker refuses the TLS connection; it may require another certificate (ssl.keystore.*): {text}")
     return None
+
+
+class BrokerFailedError(protocol.RetriableError):  # type: ignore[misc]
+    """A broker could not read what a consumer requested and does not say why (UNKNOWN_SERVER_ERROR); its remote storage
+    may be away, for example. Java's consumers try again, too; producers do not.
+    """
+
+
+def error_of_read(code: int) -> type[protocol.KafkaError]:
+    """Returns the class for an error code of a Fetch or ListOffsets response."""
+    return BrokerFailedError if code == protocol.UnknownError.errno else protocol.for_code(code)
 
 
 def is_retriable(error: BaseException) -> bool:

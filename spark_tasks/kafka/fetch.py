@@ -15,7 +15,13 @@ from kafka.protocol.consumer import FetchRequest
 
 from spark_tasks.kafka.cluster import LEVELS, Isolation, KafkaCluster
 from spark_tasks.kafka.connections import Deadline
-from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, is_retriable, translated
+from spark_tasks.kafka.errors import (
+    KafkaUnavailableError,
+    OffsetOutOfRangeError,
+    error_of_read,
+    is_retriable,
+    translated,
+)
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records.decode import decode_pieces
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError, UnsupportedFormatError
@@ -49,6 +55,7 @@ def read_range(
     fetch_bytes: int = DEFAULT_FETCH_BYTES,
     check_crc: bool = True,
     timeout_ms: float = 60_000,
+    first_timeout_ms: float | None = None,
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     held: bytes = b"",
 ) -> Iterator[pa.RecordBatch]:
@@ -58,13 +65,13 @@ def read_range(
     Waits for records that do not exist yet, and for those of open transactions. Ends when it has passed `end`, even if
     the last offsets are transaction markers or have been compacted. `held`: record batches from `start` that another
     fetch (read_uncommitted) has already received. Raises OffsetOutOfRangeError if `start` has been deleted,
-    KafkaUnavailableError after `timeout_ms` without progress, CorruptRecordsError, and OversizedRecordError for a
-    record of more than `max_record_bytes`.
+    KafkaUnavailableError after `timeout_ms` without progress (`first_timeout_ms` before the first records),
+    UnknownTopicError, CorruptRecordsError, and OversizedRecordError for a record of more than `max_record_bytes`.
     """
     if start >= end:
         return
     fetcher = _Fetcher(cluster, topic, partition, start, end, isolation, fetch_bytes, timeout_ms)
-    fetcher.start(held)
+    fetcher.start(held, Deadline(timeout_ms if first_timeout_ms is None else first_timeout_ms))
     position = start
     try:
         while position < end:
@@ -116,9 +123,10 @@ class _Fetcher:
         self._running = False
         self._stopped = False
 
-    def start(self, held: bytes) -> None:
-        """Starts to fetch, after the `held` record batches."""
+    def start(self, held: bytes, first: Deadline) -> None:
+        """Starts to fetch, after the `held` record batches. `first`: the deadline of the first response."""
         self._use_held(held)
+        self._deadline = first
         if self._pending:
             self._cluster.io.start(self._start)
 
@@ -188,6 +196,8 @@ class _Fetcher:
         except (protocol.KafkaError, OSError) as error:
             await self._after(error)
             return None
+        if fetched is None:
+            return None
         data = fetched.records or b""
         following = next_offset(np.frombuffer(data, np.uint8)) if data else None
         if following is None or following <= self._position:
@@ -218,8 +228,11 @@ class _Fetcher:
 
     async def _after(self, error: Exception) -> None:
         if isinstance(error, protocol.OffsetOutOfRangeError):
-            raise await self._out_of_range()
-        if not is_retriable(error):
+            # It may have been a former leader, which does not know yet that it is one, and whose log ends earlier.
+            self._cluster.forget_leaders(self._topic)
+            if (out := await self._out_of_range()) is not None:
+                raise out
+        elif not is_retriable(error):
             raise error
         wait = self._deadline.next_wait()
         if wait is None:
@@ -227,15 +240,19 @@ class _Fetcher:
         self._cluster.forget_leaders(self._topic)
         await self._cluster.io.sleep(wait)
 
-    async def _out_of_range(self) -> OffsetOutOfRangeError:
+    async def _out_of_range(self) -> OffsetOutOfRangeError | None:
+        """Returns the error for a position that is not in the log, if it is not."""
         partitions = [(self._topic, self._partition)]
         ends = [
             (await self._cluster.find_offsets(partitions, which, "read_uncommitted", self._deadline))[partitions[0]]
             for which in ("earliest", "latest")
         ]
+        if ends[0] <= self._position <= ends[1]:
+            return None
         return OffsetOutOfRangeError(self._topic, self._partition, self._position, ends[0], ends[1])
 
     async def _fetched(self, size: int) -> Any:
+        """Returns the partition's part of a response, or None: a broker returns no records if a quota is exceeded."""
         leader = await self._cluster.find_leader(self._topic, self._partition, self._deadline)
         topic_type = FetchRequest.FetchTopic
         part = topic_type.FetchPartition(
@@ -259,12 +276,19 @@ class _Fetcher:
             max_version=12,
         )
         response = await self._cluster.io.send(request, leader, lane="fetch")
-        for code in (response.error_code, response.responses[0].partitions[0].error_code if response.responses else 0):
+        if response.throttle_time_ms > 0:
+            self._deadline = Deadline(self._timeout_ms)  # the pause is none of the broker's failures
+        partitions = [part for topic in response.responses for part in topic.partitions]
+        for code in (response.error_code, *(part.error_code for part in partitions)):
             if code == protocol.CorruptRecordError.errno:
                 raise CorruptRecordsError("the broker cannot read it either (CORRUPT_MESSAGE)", 0)
             if code:
-                raise protocol.for_code(code)(f"{self._topic}-{self._partition}")
-        return response.responses[0].partitions[0]
+                raise error_of_read(code)(f"{self._topic}-{self._partition}")
+        if partitions:
+            return partitions[0]
+        if response.throttle_time_ms <= 0:
+            raise protocol.UnknownTopicOrPartitionError(f"no result for {self._topic}-{self._partition}")
+        return None
 
     def _size(self) -> int:
         """Returns the size of the next fetch: little more than the rest of the range, so short ranges are cheap."""

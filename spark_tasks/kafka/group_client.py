@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Collection, Mapping
-from types import SimpleNamespace
+from functools import lru_cache
 from typing import Any, Final
 
 import kafka.errors as protocol
@@ -28,6 +28,10 @@ from spark_tasks.kafka.connections import UNBOUNDED_IN_FLIGHT, Loop, Manager
 
 _METADATA_BACKOFF_MS: Final = 1_000  # the metadata of a missing topic is requested until the topic exists
 _PATTERN_BACKOFF_MS: Final = 100  # shorter, as each join first waits for the names of all topics
+_MATCH_S: Final = 0.1  # the longest time for matching the name of a topic
+_MATCHES_S: Final = 2.0  # the longest time for all topics, in addition to the usual time
+_USUAL_MATCH_S: Final = 0.001
+_MAX_MATCHES: Final = 10_000
 _REBOOTSTRAP_S: Final = 10.0  # how often to ask the bootstrap servers while no broker is connected
 
 
@@ -220,7 +224,37 @@ class _MemberManager:
         return own.send(request, node_id, request_timeout_ms)
 
 
-def subscribe_to_pattern(subscription: SubscriptionState, pattern: re.Pattern[str], listener: Any) -> None:
-    """Subscribes to the topics whose whole name matches. kafka-python compiles a text, with Python's syntax."""
+class TopicPattern:
+    """The topics whose whole name matches a regular expression.
+
+    It is matched on the thread that all members share. If that takes too long, as with nested repetitions, no other
+    topic is tried, and `too_slow` is the topic that it was matched with.
+    """
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern: Any = pattern  # of the library `regex`, whose methods have timeouts
+        self._left_s = _MATCHES_S
+        self._known = lru_cache(_MAX_MATCHES)(self._matches)
+        self.too_slow: str | None = None
+
+    def match(self, topic: str) -> bool:
+        """Returns whether the topic matches; the method that kafka-python calls."""
+        return self.too_slow is None and self._known(topic)
+
+    def _matches(self, topic: str) -> bool:
+        begun = time.monotonic()
+        try:
+            return self._pattern.fullmatch(topic, timeout=_MATCH_S) is not None
+        except TimeoutError:
+            self.too_slow = topic
+            return False
+        finally:
+            self._left_s += _USUAL_MATCH_S - (time.monotonic() - begun)
+            if self._left_s < 0:
+                self.too_slow = topic
+
+
+def subscribe_to_pattern(subscription: SubscriptionState, pattern: TopicPattern, listener: Any) -> None:
+    """Subscribes to the topics that match. kafka-python compiles a text, with Python's syntax."""
     subscription.subscribe(pattern=".", listener=listener)
-    subscription.subscribed_pattern = SimpleNamespace(match=pattern.fullmatch)
+    subscription.subscribed_pattern = pattern

@@ -40,6 +40,8 @@ FOLLOWING_LINES: Final = (
 """The beginnings of lines about consequences; always dropped: heeler logs those that matter itself."""
 STOP_LINES: Final = ("Error sending %s to node %s [%s]", "Unhandled Heartbeat loop error: %s")
 """The beginnings of lines that a client may log because it is closed; dropped in that case."""
+THROTTLED_LINE: Final = "%s: %s throttled by broker (%d ms)"
+"""A warning for each response; replaced with one line a minute."""
 REPEATED_LINE: Final = "Sending username and password in the clear"
 """A warning that each new connection repeats; logged once."""
 WITH_CONTENTS: Final = (
@@ -65,14 +67,22 @@ class ConnectionLines(logging.Filter):
         template = str(record.msg)
         if logging.getLogger(record.name).isEnabledFor(logging.DEBUG):
             return True
-        if template.startswith(FOLLOWING_LINES):
+        if template.startswith(FOLLOWING_LINES) or (
+            template.startswith(STOP_LINES) and _OF_STOP.search(record.getMessage())
+        ):
+            return False
+        if template == THROTTLED_LINE:
+            if self._limited.suppressed("quotas") is not None:
+                _logger.warning("A quota of the brokers delays requests of this client (%s); see kafka-configs.sh",
+                                _reason(record.getMessage()))
             return False
         if template == REPEATED_LINE:
             return self._once.suppressed(REPEATED_LINE) is not None
-        if template.startswith(STOP_LINES) and _OF_STOP.search(record.getMessage()):
-            return False
         if not template.startswith(CONNECTION_LINES):
             return True
+        return self._of_connection(record)
+
+    def _of_connection(self, record: logging.LogRecord) -> bool:
         refused = _OF_LOGIN.search(record.getMessage())
         if refused is not None:
             if self._limited.suppressed("logins") is not None:

@@ -7,20 +7,14 @@ rebalances a member costs only a heartbeat every few seconds: the coordinator wa
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
 from typing import Any, Final
 
 import kafka.errors as protocol
 from kafka.consumer.subscription_state import ConsumerRebalanceListener, SubscriptionState
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
 from kafka.structs import OffsetAndMetadata
@@ -29,8 +23,9 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, join_refusal, translated
-from spark_tasks.kafka.group_client import MemberClient, subscribe_to_pattern
+from spark_tasks.kafka.group_client import MemberClient, TopicPattern, subscribe_to_pattern
 from spark_tasks.kafka.group_io import GroupIo
+from spark_tasks.kafka.group_settings import ConsumerSettings
 from spark_tasks.process.suspension import process_pulse
 
 _logger = logging.getLogger(__name__)
@@ -43,14 +38,10 @@ _SETTLING_S: Final = 0.05
 SETTLED_S: Final = 10.0  # after a join; the other tasks of a new connector have joined by then
 _SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
 _SLACK_S: Final = 5.0  # for an IO thread that is busy with other members
+_UNKNOWN_S: Final = 1.0
 _COMMIT_BACKOFF_MS: Final = 10  # after a retriable error, such as a coordinator that has just moved
 
-_ASSIGNORS: Final[Mapping[str, Any]] = {
-    "RangeAssignor": RangePartitionAssignor,
-    "RoundRobinAssignor": RoundRobinPartitionAssignor,
-    "StickyAssignor": StickyPartitionAssignor,
-    "CooperativeStickyAssignor": CooperativeStickyAssignor,
-}
+
 _LOST_MEMBERSHIP = (
     protocol.CommitFailedError, protocol.RebalanceInProgressError, protocol.UnknownMemberIdError,
     protocol.IllegalGenerationError,
@@ -61,39 +52,6 @@ class CommitRefusedError(RetriableError):
     """The group has rebalanced. Another member, or this one, reads the uncommitted records again."""
 
 
-def assignors(names: str) -> tuple[Any, ...]:
-    """Returns kafka-python's assignors for `partition.assignment.strategy`. `names`: Java class names, with or without
-    the package, separated by commas. Raises ConfigError.
-    """
-    found = []
-    for name in filter(None, (part.strip() for part in names.split(","))):
-        simple = name.rpartition(".")[2]
-        if simple not in _ASSIGNORS:
-            raise ConfigError(f"Invalid value {name} for configuration partition.assignment.strategy: expected some of "
-                              f"{', '.join(_ASSIGNORS)}")
-        found.append(_ASSIGNORS[simple])
-    return tuple(found) or (RangePartitionAssignor,)
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerSettings:
-    """The settings of a GroupConsumer. Exactly one of `topics` and `pattern` is set."""
-
-    group_id: str
-    client: Mapping[str, Any]  # kafka-python's connection settings; members with equal ones share connections
-    topics: tuple[str, ...] = ()
-    pattern: re.Pattern[str] | None = None
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    group_instance_id: str | None = None
-    exclude_internal_topics: bool = True
-    allow_auto_create_topics: bool = True
-    assignors: tuple[Any, ...] = (RangePartitionAssignor,)
-    expects_others: bool = True  # more members will join soon; frequent heartbeats detect that quickly
-    client_id: str = ""  # the member's client id in the group; "": that of `client`
-
-
 class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
     """Calls `wake` when the member has to act, so that the task does not have to poll."""
 
@@ -102,6 +60,10 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
     leaving = False
     _joining: Any = None
     _heartbeat_generation: Any = None  # of the last heartbeat request
+
+    def __init__(self, *arguments: Any, **configs: Any) -> None:
+        super().__init__(*arguments, **configs)
+        self._unknown: dict[TopicPartition, float] = {}  # since when commits name these partitions in vain
 
     def need_rejoin(self) -> bool:
         return not self.leaving and (self._joining is not None or bool(super().need_rejoin()))
@@ -137,6 +99,20 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
         # Otherwise kafka-python lets a late response to a heartbeat of the previous generation reset the current one.
         if self._heartbeat_generation is self._generation:
             super()._handle_heartbeat_response(response, send_time)
+
+    def _handle_offset_commit_response(self, offsets: Any, send_time: float, response: Any) -> None:
+        # Kafka deletes offsets with their topic; it may also be so new that the coordinator does not know it yet.
+        now = time.monotonic()
+        for topic in response.topics:
+            for part in topic.partitions:
+                place = (topic.name, part.partition_index)
+                if part.error_code != protocol.UnknownTopicOrPartitionError.errno:
+                    self._unknown.pop(place, None)
+                elif now - self._unknown.setdefault(place, now) > _UNKNOWN_S:
+                    _logger.warning("The offset of %s-%d is not committed: the topic was deleted", *place)
+                    part.error_code = 0
+                    del self._unknown[place]
+        super()._handle_offset_commit_response(offsets, send_time, response)
 
     def _handle_metadata_update(self, _cluster: Any) -> None:
         self.refused = self._cluster.unauthorized_topics
@@ -215,30 +191,37 @@ class GroupConsumer:
             settings.client, every_topic=settings.pattern is not None, create_topics=settings.allow_auto_create_topics)
         self._client: MemberClient | None = None
         self._subscription = SubscriptionState("none")
+        self._pattern = None if settings.pattern is None else TopicPattern(settings.pattern)
         try:
             self._subscribe()  # before connecting, which fetches the metadata that a group leader needs
             self._client = self._net.run(self._connect)
             config["api_version"] = self._shared.manager.broker_version
+            self._coordinator = self._make_coordinator(self._client, config)
         except Exception as error:
             self._release()
             if isinstance(error, protocol.KafkaError | OSError):
                 raise translated(error, "connecting to Kafka") from error
             raise
-        self._coordinator = _Coordinator(
-            self._client, self._subscription, metrics=None, assignors=settings.assignors, **config
-        )
-        self._coordinator.heartbeat = _Heartbeat(io, settles=settings.expects_others, **self._coordinator.config)
         self._coordinator.wake = wake
         io.members.add(self)
+
+    def _make_coordinator(self, client: MemberClient, config: Mapping[str, Any]) -> _Coordinator:
+        settings = self._settings
+        try:
+            made = _Coordinator(client, self._subscription, metrics=None, assignors=settings.assignors, **config)
+            made.heartbeat = _Heartbeat(self._io, settles=settings.expects_others, **made.config)
+        except protocol.KafkaConfigurationError as error:
+            raise ConfigError(f"the consumer's settings (consumer.override.*) do not fit together: {error}") from error
+        return made
 
     async def _connect(self) -> MemberClient:
         await self._shared.connect(self._topics, _BOOTSTRAP_TIMEOUT_MS)
         return MemberClient(self._shared, self._net, self._topics, self._settings.client_id)
 
     def _subscribe(self) -> None:
-        listener, pattern = _Listener(self._note_change), self._settings.pattern
-        if pattern is not None:
-            subscribe_to_pattern(self._subscription, pattern, listener)
+        listener = _Listener(self._note_change)
+        if self._pattern is not None:
+            subscribe_to_pattern(self._subscription, self._pattern, listener)
             self._topics.set_topics([])
         else:
             self._subscription.subscribe(topics=list(self._settings.topics), listener=listener)
@@ -266,6 +249,9 @@ class GroupConsumer:
         try:
             if self.stays():
                 return True
+            if (topic := self._too_slow) is not None:
+                raise ConfigError(f"topics.regex takes too long to match, for example the topic {topic!r}; simplify it "
+                                  "(nested repetitions such as (a+)+ are slow), or set topics")
             if coordinator.refused:
                 raise protocol.TopicAuthorizationFailedError(", ".join(sorted(coordinator.refused)))
             leaving()
@@ -281,7 +267,9 @@ class GroupConsumer:
     def stays(self) -> bool:
         """Does the same as `poll` if there is nothing to do, or returns False. Another thread may commit meanwhile."""
         member = self._coordinator
-        if not member.stable() or member.refused or member.need_rejoin() or self._was_suspended:
+        if self._was_suspended or self._too_slow is not None:
+            return False
+        if not member.stable() or member.refused or member.need_rejoin():
             return False
         try:
             member.poll_heartbeat()
@@ -296,6 +284,10 @@ class GroupConsumer:
         if self._client is not None and not self._is_settled and time.monotonic() - self._joined_at > SETTLED_S:
             self._is_settled = True
             self._net.call_soon_threadsafe(self._client.disconnect)
+
+    @property
+    def _too_slow(self) -> str | None:
+        return None if self._pattern is None else self._pattern.too_slow
 
     def take_change(self) -> bool:
         """Returns whether partitions have been assigned or revoked since the last call."""

@@ -16,7 +16,13 @@ from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
-from spark_tasks.kafka.errors import KafkaUnavailableError, is_retriable, translated
+from spark_tasks.kafka.errors import (
+    KafkaUnavailableError,
+    OutOfOrderSequenceError,
+    SequenceLostError,
+    is_retriable,
+    translated,
+)
 from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.kafka.producer_state import has_appended
 from spark_tasks.kafka.records.encode import next_sequence
@@ -309,6 +315,8 @@ class Sender:
         self._pump_soon()
 
     def _fail(self, error: ConnectError) -> None:
+        if isinstance(error, OutOfOrderSequenceError) and self._transactional_id is None:
+            error = SequenceLostError(str(error), error.code)
         if not self._stopped:
             self._stopped = True
             self._broken(error)

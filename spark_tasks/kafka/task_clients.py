@@ -12,7 +12,7 @@ from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.client_properties import consumer_group
 from spark_tasks.kafka.cluster import Isolation
-from spark_tasks.kafka.membership import ConsumerSettings, assignors
+from spark_tasks.kafka.group_settings import ConsumerSettings, assignors
 
 Reset = Literal["earliest", "latest", "none"] | timedelta
 """auto.offset.reset; a duration is that of `by_duration:` (KIP-1106)."""

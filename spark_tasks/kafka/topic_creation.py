@@ -13,6 +13,7 @@ import kafka.errors as protocol
 from spark_tasks.config.connector_keys import SOURCE
 from spark_tasks.config.types import Type, invalid, parse_type
 from spark_tasks.errors import ConfigError
+from spark_tasks.java.bounded_match import TOO_SLOW, matches
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import KafkaCluster
@@ -50,7 +51,7 @@ class TopicCreation:
 
     def settings_of(self, topic: str) -> TopicSettings:
         """Returns the settings of the first group whose `include` matches the topic and whose `exclude` does not, or
-        those of the default group.
+        those of the default group. Raises ConfigError if a pattern takes too long.
         """
         for group in self.groups:
             if self._matches(group, "include", topic) and not self._matches(group, "exclude", topic):
@@ -67,7 +68,14 @@ class TopicCreation:
         return [group for group in named if group and group != "default"]
 
     def _matches(self, group: str, key: str, topic: str) -> bool:
-        return any(pattern.fullmatch(topic) for pattern in self._patterns(group, key))
+        for pattern in self._patterns(group, key):
+            try:
+                if matches(pattern, topic):
+                    return True
+            except TimeoutError as error:
+                name = f"{_PREFIX}{group}.{key}"
+                raise invalid(name, self.connector[name], f"with the topic {topic}, it {TOO_SLOW}") from error
+        return False
 
     def _patterns(self, group: str, key: str) -> list[re.Pattern[str]]:
         name = f"{_PREFIX}{group}.{key}"

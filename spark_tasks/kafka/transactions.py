@@ -24,6 +24,7 @@ from spark_tasks.kafka.identity import ProducerIdentity
 _FIRST_WAIT_MS: Final = 1.0
 _LARGEST_WAIT_MS: Final = 100.0
 _GIVE_UP_MS: Final = 2_000.0
+_LIKELY_TIMEOUT_MS: Final = 2_000.0
 
 
 class TransactionOwner:
@@ -63,11 +64,11 @@ class TransactionOwner:
         """Fences all earlier owners, aborts their open transaction, and takes the next epoch."""
         return self._renew(-1, -1)
 
-    def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+    def add_partitions(self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None) -> None:
         """Adds partitions to the transaction. Call it before appending to them. Sends a request only for new ones."""
         new = [item for item in dict.fromkeys(partitions) if item not in self._added]
         if new:
-            self._run("adding partitions to", self._add, new)
+            self._run("adding partitions to", self._add, new, timeout_ms=timeout_ms)
             self._added.update(new)
 
     def joined(self, partitions: Iterable[TopicPartition]) -> None:
@@ -126,10 +127,13 @@ class TransactionOwner:
         self.sequences.clear()
         return self._identity
 
-    def _run(self, doing: str, function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+    def _run(
+        self, doing: str, function: Callable[..., Awaitable[None]], *arguments: Any, timeout_ms: float | None = None
+    ) -> None:
         doing = f"{doing} the transaction of {self._transactional_id}"
         attempt, cluster = partial(function, *arguments), self._cluster
-        deadline = Deadline(self._timeout_ms, first_ms=_FIRST_WAIT_MS, largest_ms=_LARGEST_WAIT_MS)
+        limit = self._timeout_ms if timeout_ms is None else timeout_ms
+        deadline = Deadline(limit, first_ms=_FIRST_WAIT_MS, largest_ms=_LARGEST_WAIT_MS)
         try:
             cluster.io.run(cluster.retrying_at_coordinator, self._transactional_id, attempt, deadline)
         except (protocol.KafkaError, OSError) as error:
@@ -174,8 +178,14 @@ class TransactionMember:
 
     def admit(self, partitions: Sequence[TopicPartition]) -> None:
         """Adds partitions to the transaction, see TransactionOwner.add_partitions."""
-        if not self._owner.partitions.issuperset(partitions):
-            self._owner.add_partitions([*partitions, *self._likely])
+        if self._owner.partitions.issuperset(partitions):
+            return
+        others, self._likely = self._likely.difference(partitions), frozenset()
+        if others:
+            with contextlib.suppress(ConnectError):  # a topic may be deleted that no record goes to
+                self._owner.add_partitions([*partitions, *others], _LIKELY_TIMEOUT_MS)
+                return
+        self._owner.add_partitions(partitions)
 
 
 async def _add_partitions(

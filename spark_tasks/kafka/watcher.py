@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
 import kafka.errors as protocol
 
@@ -28,7 +27,6 @@ from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.fetch_session import FetchSession
 from spark_tasks.kafka.held_records import HeldRecords
-from spark_tasks.kafka.shared_clusters import settings_key
 
 _logger = logging.getLogger(__name__)
 
@@ -42,6 +40,7 @@ _PAUSE_PER_TASK_MS: Final = 0.1  # for lasting interests, whose batches take lon
 _RETRY_MS: Final = 100
 _LEADER_TIMEOUT_MS: Final = 5_000
 _LEADERS_S: Final = 0.5
+_OUT_OF_REACH_S: Final = 1.0
 
 
 Look = Callable[[list[Any]], None]
@@ -94,26 +93,48 @@ class EndWatcher:
         self._leaders: dict[int, list[TopicPartition]] = {}
         self._leaders_expire_at = 0.0
         self._lost: set[TopicPartition] = set()  # whose leader has said that it has no such end, or is no leader
+        self._out_of_reach: dict[TopicPartition, float] = {}  # when the ends of these are requested again
         self._missing: set[str] = set()  # topics with a partition that has no known leader
         self._searching = False
         self._closed = False
 
     def ends(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
-        """Returns the ends of these partitions. Requests those that are not known yet, which may raise ConnectError."""
+        """Returns the ends of these partitions. Requests those that are not known yet, without waiting for partitions
+        whose leaders cannot be reached, which are left out. Raises ConnectError if all are.
+        """
         ends = self._ends  # without the lock, which hundreds of tasks would wait for
         known = {tp: ends[tp].of(isolation) if tp in ends else -1 for tp in partitions}
         unknown = [tp for tp, end in known.items() if end < 0]
-        return known | self.refresh(unknown, isolation) if unknown else known
+        if not unknown:
+            return known
+        known = {tp: end for tp, end in known.items() if end >= 0}
+        now, out_of_reach = time.monotonic(), self._out_of_reach
+        asked = [tp for tp in unknown if now >= out_of_reach.get(tp, 0.0)] if known else unknown
+        return known | (self.refresh(asked, isolation, some=bool(known)) if asked else {})
 
     def known_end(self, partition: TopicPartition, isolation: Isolation) -> int:
         """Returns the known end of a partition, or -1. Sends no request."""
         end = self._ends.get(partition)
         return -1 if end is None else end.of(isolation)
 
-    def refresh(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
-        """Requests the current ends of these partitions from the brokers. Raises ConnectError."""
-        offsets = self.cluster.offsets(partitions, "latest", isolation, timeout_ms=_LEADER_TIMEOUT_MS)
+    def refresh(
+        self, partitions: Collection[TopicPartition], isolation: Isolation, *, some: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Requests the current ends of these partitions from the brokers; leaves partitions out as `ends` does. Raises
+        ConnectError if all are out of reach, after a few seconds; not with `some`.
+        """
+        limits: dict[str, Any] = {"timeout_ms": _LEADER_TIMEOUT_MS}
+        offsets = self.cluster.offsets_by_now(partitions, "latest", isolation, **limits)
+        if not (offsets or some):
+            offsets = self.cluster.offsets(partitions, "latest", isolation, **limits)
+        retry_at = time.monotonic() + _OUT_OF_REACH_S
         with self._lock:
+            for tp in partitions:
+                if tp in offsets:
+                    self._out_of_reach.pop(tp, None)
+                else:
+                    self._ends.pop(tp, None)
+                    self._out_of_reach[tp] = retry_at
             for tp, offset in offsets.items():
                 end = self._ends.setdefault(tp, _End())
                 if isolation == "read_committed":
@@ -121,6 +142,14 @@ class EndWatcher:
                 else:
                     end.high = offset
         return offsets
+
+    def lose(self, partition: TopicPartition) -> None:
+        """Forgets the end of a partition that could not be read, and its leader. Both are looked up again."""
+        with self._lock:
+            self._ends.pop(partition, None)
+            self._out_of_reach[partition] = time.monotonic() + _OUT_OF_REACH_S
+            self._leaders_expire_at = 0.0
+        self.cluster.forget_leaders(partition[0])
 
     def records(self, partition: TopicPartition, offset: int) -> bytes:
         """Returns the record batches from this offset on that recent responses had, in the broker's format; b"" if they
@@ -187,6 +216,7 @@ class EndWatcher:
             wanted = {tp for interest in self._interests.values() for tp in interest.positions}
             self._ends = {tp: end for tp, end in list(self._ends.items()) if tp in wanted}
             self._lost &= wanted
+            self._out_of_reach = {tp: at for tp, at in self._out_of_reach.items() if tp in wanted}
             self._leaders_expire_at = 0.0
         with self._held_lock:
             self._held.keep(wanted)
@@ -367,30 +397,3 @@ class EndWatcher:
         if count < len(news):
             return 0.0
         return min(count * _PAUSE_PER_TASK_MS, _PAUSE_MS) if news else _PAUSE_MS
-
-
-class EndWatchers:
-    """The worker's watchers: one for each set of client settings, which connectors may override. A watcher exists as
-    long as tasks use it. Thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._watchers: WeakValueDictionary[str, EndWatcher] = WeakValueDictionary()
-
-    def of(self, settings: Mapping[str, Any]) -> EndWatcher:
-        """Returns the watcher for clients with these settings. It connects when it is first used."""
-        key = settings_key(settings)
-        with self._lock:
-            watcher = self._watchers.get(key)
-            if watcher is None:
-                watcher = self._watchers[key] = EndWatcher(KafkaCluster(settings))
-            return watcher
-
-    def close(self) -> None:
-        """Closes all watchers. The tasks must have ended."""
-        with self._lock:
-            watchers = list(self._watchers.values())
-            self._watchers.clear()
-        for watcher in watchers:
-            watcher.close()

@@ -113,11 +113,14 @@ class PluginMetrics:
             if not _LABEL.fullmatch(label) or label in OURS:
                 raise ConnectError(f"{label!r} is not a valid label of the metric {name}: use letters, digits and "
                                    f"underscores, and none of {', '.join(sorted(OURS))}")
-        with self._lock:
-            if text:
-                self._figures.helps.setdefault(name, text[:LONGEST_VALUE])
+        self._describe(name, text)
         pairs = sorted((label, str(value)[:LONGEST_VALUE]) for label, value in labels.items())
         return Series(name, kind, tuple(pairs))
+
+    def _describe(self, name: str, text: str) -> None:
+        with self._lock:
+            if text and len(self._figures.helps) < MAX_SERIES:  # whether it will have a value or not
+                self._figures.helps.setdefault(name, text[:LONGEST_VALUE])
 
     def add(self, series: Series, first: float, second: float) -> None:
         """Adds to both values of a series."""
@@ -146,7 +149,7 @@ class PluginMetrics:
     def merge(self, figures: Figures) -> None:
         """Adds the metrics of a split."""
         for name, text in figures.helps.items():
-            self._figures.helps.setdefault(name, text)
+            self._describe(name, text)
         for series, (first, second) in figures.values.items():
             if series.kind == "gauge":
                 self.put(series, first)
@@ -161,7 +164,7 @@ class PluginMetrics:
         with self._lock:
             if dropped and not self._figures.dropped:
                 _logger.warning("A plugin has more than %d series of metrics; %d are dropped", MAX_SERIES, dropped)
-            self._figures = Figures(kept, dict(figures.helps), dropped)
+            self._figures = Figures(kept, dict(islice(figures.helps.items(), MAX_SERIES)), dropped)
 
     def forget(self, gone: Iterable[Series]) -> None:
         """Removes series."""

@@ -145,6 +145,15 @@ class TaskMetrics:
         """Counts a commit of offsets that failed."""
         self._commit("failed")
 
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """Counts a failed commit of offsets if the body raises an error."""
+        try:
+            yield
+        except Exception:
+            self.commit_failed()
+            raise
+
     def commit_skipped(self) -> None:
         """Counts a commit of offsets that was skipped because the group had rebalanced."""
         self._commit("skipped")

@@ -102,16 +102,20 @@ def is_outage(error: BaseException) -> bool:
     """Returns whether an error is caused by another system that does not work, and not by the record. Drivers often
     raise an error of their own `from` that of the connection, so its causes count too.
     """
+    return any(
+        _is_outage(type(cause))  # type: ignore[arg-type]  # mypy takes the __hash__ of its instances
+        or (isinstance(cause, OSError) and cause.errno in _UNREACHABLE)
+        for cause in _with_causes(error)
+    )
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     for _ in range(_MAX_CAUSES):
         if cause is None:
-            break
-        if _is_outage(type(cause)) or (  # type: ignore[arg-type]  # mypy takes the __hash__ of its instances
-            isinstance(cause, OSError) and cause.errno in _UNREACHABLE
-        ):
-            return True
+            return
+        yield cause
         cause = cause.__cause__
-    return False
 
 
 @lru_cache(256)  # asked for each of the thousands of errors of a search
@@ -122,9 +126,10 @@ def _is_outage(kind: type[BaseException]) -> bool:
 
 def is_of_machine(error: BaseException) -> bool:
     """Returns whether a converter or transform failed because the machine lacks memory, space or files. That is no
-    fault of the record and fails the task.
+    fault of the record and fails the task. Its causes count too.
     """
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _OF_MACHINE)
+    return any(isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in _OF_MACHINE)
+               for cause in _with_causes(error))
 
 
 class StageFailedError(FailedPartError):

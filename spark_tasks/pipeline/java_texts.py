@@ -5,7 +5,7 @@ prints as an address, are in Base64.
 from __future__ import annotations
 
 import base64
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, time
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,6 @@ from spark_tasks.java.numbers import float_texts
 from spark_tasks.java.simple_date_format import format_millis
 from spark_tasks.pipeline.java_values import Moment, Struct
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS = timedelta(milliseconds=1)
 _DATE = "EEE MMM dd HH:mm:ss 'UTC' y"
 
 
@@ -40,18 +38,10 @@ def java_text(value: Any) -> str:  # noqa: PLR0911 - a table of classes
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(java_text, value)) + "]"
     if isinstance(value, date | time):
-        return date_text((_moment(value) - _EPOCH) // _MS)
+        return date_text(Moment.of(value).millis)
     return str(value)  # also for Decimal, which Python and Java print in the same way
 
 
 def date_text(millis: int) -> str:
     """Returns the text of a java.util.Date. `millis`: since the epoch."""
     return format_millis(_DATE, millis)
-
-
-def _moment(value: date | time) -> datetime:
-    if isinstance(value, time):
-        value = datetime.combine(_EPOCH, value)
-    if not isinstance(value, datetime):
-        value = datetime.combine(value, time())
-    return value if value.tzinfo else value.replace(tzinfo=UTC)

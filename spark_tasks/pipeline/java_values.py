@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters import json_text
 
 Found = TypeVar("Found")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class JavaError(DataError):
@@ -37,6 +39,15 @@ class Moment:
     """A java.util.Date. `millis`: milliseconds since the epoch."""
 
     millis: int
+
+    @classmethod
+    def of(cls, value: date | time) -> Self:
+        """Returns a date, a time or a datetime of Python, in UTC unless it has a time zone, as a Moment."""
+        if isinstance(value, time):
+            value = datetime.combine(_EPOCH, value)
+        if not isinstance(value, datetime):
+            value = datetime.combine(value, time())
+        return cls(((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1))
 
 
 def _null_in(location: str, schema: Schema) -> DataError:

@@ -17,11 +17,11 @@ from pyspark.sql.datasource import DataSource
 
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.metrics.plugins import PluginMetrics
-from spark_tasks.task import SourceOffset, SourcePartition
+from spark_tasks.task import AlteredOffsets, SourceOffset, SourcePartition
 
 __all__ = [
-    "Connector", "ConnectorContext", "Options", "PartitionedOffsets", "ResumableWriter", "SinkConnector",
-    "SourceConnector", "SourceOffset", "SourcePartition",
+    "AlteredOffsets", "Connector", "ConnectorContext", "Options", "PartitionedOffsets", "ResumableWriter",
+    "SinkConnector", "SourceConnector", "SourceOffset", "SourcePartition",
 ]  # fmt: skip
 
 Options = Mapping[str, str]
@@ -120,9 +120,10 @@ class SourceConnector(Connector):
         return False
 
     @classmethod
-    def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
-        """Checks offsets that a user wants to set, and raises ConnectError to reject them. Returns True if the
-        connector also stores offsets in the external system and has changed them there (KIP-875).
+    def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:
+        """Checks offsets that a user wants to set, and raises ConnectError to reject them. As in Kafka Connect, each
+        partition and each offset may be None. Returns True if the connector also stores offsets in the external system
+        and has changed them there (KIP-875).
         """
         return False
 

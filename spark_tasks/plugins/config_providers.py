@@ -27,7 +27,9 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.process.bounded_read import read_settings_file
 
 _logger = logging.getLogger(__name__)
-_PLACEHOLDER = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+# ${provider:key} or ${provider:path:key}. What is no placeholder matches without groups, up to its }, or each ${ in it
+# would be searched again.
+_PLACEHOLDER = re.compile(r"\$\{(?:([^}:]*+):(?:([^}:]*+):)?([^}]*+)\}|[^}]*+)")
 _JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 
 
@@ -171,6 +173,11 @@ BUILT_IN: Mapping[str, type[ConfigProvider]] = {
 }
 
 
+def has_placeholder(value: str) -> bool:
+    """Returns whether a value contains a placeholder."""
+    return any(match[1] is not None for match in _PLACEHOLDER.finditer(value))
+
+
 class ResolvedConfig(dict[str, str]):
     """A configuration whose placeholders are replaced. `given`: for each key the values of providers that its value
     contains; `placeholders`: the placeholder of each of these values.
@@ -205,19 +212,19 @@ class ConfigTransformer:
         for value in config.values():
             for match in _PLACEHOLDER.finditer(value or ""):
                 if match[1] in self.providers:
-                    wanted.setdefault((match[1], match[3] or ""), set()).add(match[4])
+                    wanted.setdefault((match[1], match[2] or ""), set()).add(match[3])
         if not wanted:
             return ResolvedConfig(config)
-        results = {(name, path): self.providers[name].get(path, keys) for (name, path), keys in wanted.items()}
+        results = {(name, path): self._look_up(name, path, keys) for (name, path), keys in wanted.items()}
 
         values_by_key: dict[str, list[str]] = {}
         placeholders: dict[str, str] = {}
 
         def replacement(key: str, match: re.Match[str]) -> str:
-            result = results.get((match[1], match[3] or ""))
-            if result is None or match[4] not in result.data:
+            result = results.get((match[1], match[2] or ""))
+            value = None if result is None else result.data.get(match[3])
+            if value is None:
                 return match[0]
-            value = result.data[match[4]]
             values_by_key.setdefault(key, []).append(value)
             placeholders[value] = match[0]
             return value
@@ -232,6 +239,18 @@ class ConfigTransformer:
                 if result.ttl_ms is not None and result.ttl_ms >= 0:
                     self.on_ttl(connector, path, result.ttl_ms)
         return data
+
+    def _look_up(self, name: str, path: str, keys: Collection[str]) -> ConfigData:
+        result: object = self.providers[name].get(path, keys)
+        if not isinstance(result, ConfigData):
+            raise ConfigError(f"The config provider {name} must return ConfigData for path '{path}', not "
+                              f"{type(result).__name__}")
+        for key in keys:
+            value: object = result.data.get(key)
+            if value is not None and not isinstance(value, str):  # null: as if it did not know the key
+                raise ConfigError(f"The config provider {name} must return a string for key {key} of path '{path}', "
+                                  f"not {type(value).__name__}")
+        return result
 
 
 def load_providers(

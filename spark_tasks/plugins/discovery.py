@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import ast
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import TypeVar
 
 from spark_tasks import spaces
 from spark_tasks.plugins.kinds import Kind
 
 _logger = logging.getLogger(__name__)
 Complain = Callable[[str], None]
+T = TypeVar("T")
 _GROUPS = {kind.value: kind for kind in Kind}
 _BASES = {  # the end of a base class's name -> the kind; the first match counts
     "HeaderConverter": Kind.HEADER_CONVERTER,
@@ -66,10 +68,18 @@ def in_folders(plugin_path: Iterable[str], complain: Complain) -> list[Found]:
     """
     return [
         found
-        for folder in plugin_path
-        for place in _places(Path(folder), complain)
-        for found in _in_place(place, complain)
+        for folder in map(Path, plugin_path)
+        for place in _tolerant(str(folder), complain, _places(folder, complain))
+        for found in _tolerant(str(place), complain, _in_place(place, complain))
     ]
+
+
+def _tolerant(what: str, complain: Complain, found: Iterator[T]) -> Iterator[T]:
+    """Yields what a search finds until it fails, and then calls `complain`: one odd file hides no other plugins."""
+    try:
+        yield from found
+    except Exception as error:  # noqa: BLE001 - importlib.metadata and ast raise many kinds
+        complain(f"plugin.path: could not read {what}: {str(error) or type(error).__name__}")
 
 
 def _places(folder: Path, complain: Complain) -> Iterator[Path]:
@@ -78,36 +88,56 @@ def _places(folder: Path, complain: Complain) -> Iterator[Path]:
     if not folder.is_dir():
         complain(f"plugin.path: {folder} is not a folder")
         return
+    children = sorted(folder.iterdir())
     yield folder
-    for child in sorted(folder.iterdir()):
-        archive = child.suffix in (".whl", ".zip") and child.is_file()
-        plain = child.is_dir() and child.name.isidentifier() and (child / "__init__.py").exists()
-        hidden = child.name.startswith((".", "__")) or child.suffix in (".dist-info", ".egg-info")
-        if archive or (child.is_dir() and not plain and not hidden):
-            yield child
+    for child in children:
+        yield from _tolerant(str(child), complain, _place_in(child))
 
 
-def _in_place(place: Path, complain: Complain) -> list[Found]:
-    location = str(place)
+def _place_in(child: Path) -> Iterator[Path]:
+    archive = child.suffix in (".whl", ".zip") and child.is_file()
+    plain = child.is_dir() and child.name.isidentifier() and (child / "__init__.py").exists()
+    hidden = child.name.startswith((".", "__")) or child.suffix in (".dist-info", ".egg-info")
+    if archive or (child.is_dir() and not plain and not hidden):
+        yield child
+
+
+def _in_place(place: Path, complain: Complain) -> Iterator[Found]:
     absolute = str(place.absolute())
     if unused := ", ".join(spaces.of(absolute).unused()):
         _logger.info("plugin.path: %s has modules that a process can load only once (Python's own, heeler's, and "
                      "compiled ones that are installed with heeler). The installed ones are used instead: %s",
                      place, unused)
     claimed: set[str] = set()
-    found: list[Found] = []
-    for distribution in metadata.distributions(path=[location]):
-        claimed.update(_top_level(distribution))
-        points = [p for p in distribution.entry_points if p.group in _GROUPS]
-        published = [f for p in points if (f := _from_entry_point(p, location))]
-        targets = {f.target for f in published}
-        found += [*published, *(f for f in data_sources_of(distribution, location) if f.target not in targets)]
-    if place.is_dir():
-        for file in sorted(place.rglob("*.py")):
-            inside = file.relative_to(place)
-            if inside.parts[0].removesuffix(".py") not in claimed and _importable(place, inside):
-                found += in_source(file, inside, location, complain)
-    return [replace(one, place=absolute) for one in found]
+    for distribution in metadata.distributions(path=[str(place)]):
+        what = f"the metadata of {_name_of(distribution)} in {place}"
+        for found in _tolerant(what, complain, _in_distribution(distribution, str(place), claimed)):
+            yield replace(found, place=absolute)
+    for file in sorted(place.rglob("*.py")) if place.is_dir() else ():
+        for found in _tolerant(str(file), complain, _in_file(place, file, claimed, complain)):
+            yield replace(found, place=absolute)
+
+
+def _name_of(distribution: metadata.Distribution) -> str:
+    try:
+        return str(distribution.metadata["Name"])
+    except UnicodeDecodeError:
+        return "a distribution"
+
+
+def _in_distribution(distribution: metadata.Distribution, location: str, claimed: set[str]) -> Iterator[Found]:
+    claimed.update(_top_level(distribution))
+    points = [p for p in distribution.entry_points if p.group in _GROUPS]
+    published = [f for p in points if (f := _from_entry_point(p, location))]
+    targets = {f.target for f in published}
+    yield from published
+    yield from (f for f in data_sources_of(distribution, location) if f.target not in targets)
+
+
+def _in_file(place: Path, file: Path, claimed: Collection[str], complain: Complain) -> Iterator[Found]:
+    inside = file.relative_to(place)
+    if inside.parts[0].removesuffix(".py") not in claimed and _importable(place, inside):
+        yield from in_source(file, inside, str(place), complain)
 
 
 def data_sources_of(distribution: metadata.Distribution, location: str) -> Iterator[Found]:
@@ -157,8 +187,8 @@ def in_source(file: Path, inside: Path, location: str, complain: Complain) -> li
     """Returns the plugins that a Python file defines. `inside`: its path relative to the folder on the import path."""
     try:
         tree = ast.parse(file.read_bytes(), file.name)
-    except (SyntaxError, ValueError, OSError) as e:
-        complain(f"plugin.path: could not read {file}: {e}")
+    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as e:  # the last two: too deep for Python
+        complain(f"plugin.path: could not read {file}: {str(e) or type(e).__name__}")
         return []
     parts = inside.with_suffix("").parts
     module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

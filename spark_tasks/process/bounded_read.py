@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
 import stat
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -18,10 +16,10 @@ class TooLongError(ValueError):
     """The response is longer than allowed."""
 
 
-def read_bounded(read: Callable[[int], bytes], max_bytes: int, deadline: float = math.inf) -> bytes:
+def read_bounded(read: Callable[[int], bytes], max_bytes: int) -> bytes:
     """Calls `read` (such as a response's `read1`) with a number of bytes until it returns none, and returns all bytes.
 
-    Raises TooLongError beyond `max_bytes`, TimeoutError after `deadline` (time.monotonic), and the errors of `read`.
+    Raises TooLongError beyond `max_bytes`, and the errors of `read`.
     """
     parts: list[bytes] = []
     size = 0
@@ -30,8 +28,6 @@ def read_bounded(read: Callable[[int], bytes], max_bytes: int, deadline: float =
         size += len(part)
         if size > max_bytes:
             raise TooLongError(f"the response has more than {max_bytes // 2**20} MiB")
-        if time.monotonic() > deadline:
-            raise TimeoutError("the response takes too long")
     return b"".join(parts)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -14,10 +15,10 @@ def private_folder(purpose: str) -> Path:
     a purpose, unless another user owns that name: then each call creates a new one.
     """
     folder = name_of_private(purpose)
-    owner = _user()
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):  # also another user's file, or a link that leads nowhere
+        folder.mkdir(mode=0o700)
     status = folder.lstat()  # does not follow another user's link
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner or status.st_mode & 0o077:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != _user() or status.st_mode & 0o077:
         folder = Path(tempfile.mkdtemp(prefix=f"heeler-{purpose}-"))
     return folder
 

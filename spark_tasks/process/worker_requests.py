@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import urllib3
@@ -52,37 +53,78 @@ def exchange(
     """Sends a request, without following redirects or retrying, and returns its response.
 
     `url` includes path and query; a user and a password in it are not sent. `tls` creates the context for https, and
-    is called only if one is needed. `connect_s` limits the time for connecting, `answer_s` each wait for bytes
-    afterwards and the time for reading the response. `connected` is called with the socket; shutting it down ends the
-    request. Raises ValueError if the URL is not the address of a worker, WorkerUnreachableError, and what `tls` raises.
+    is called only if one is needed. `connect_s` limits the time for connecting, `answer_s` the time from then until the
+    response is complete. `connected` is called with the socket; shutting it down ends the request. Raises ValueError
+    if the URL is not the address of a worker, WorkerUnreachableError, and what `tls` raises.
     """
-    timeout = urllib3.Timeout(connect=connect_s, read=answer_s)
-    open_connections: list[socket.socket] = []
+    limit = _TimeLimit(answer_s)
 
     def opened(sock: socket.socket) -> None:
-        open_connections.append(sock)
+        limit.start(sock)
         connected(sock)
 
-    with _pool(url, tls, answer_s, opened) as pool:
+    with _pool(url, tls, opened) as pool:
         path = "/" + url.split("//", 1)[-1].partition("/")[2]
         try:
-            response = pool.urlopen(method, path, body, headers, retries=False, redirect=False, timeout=timeout,
-                                    preload_content=False, decode_content=False)
+            response = pool.urlopen(method, path, body, headers, retries=False, redirect=False, preload_content=False,
+                                    decode_content=False, timeout=urllib3.Timeout(connect=connect_s, read=None))
             try:
-                content = read_bounded(response.read1, LONGEST_ANSWER, time.monotonic() + answer_s)
-                return WorkerResponse(response.status, content, response.headers.get("Date"))
+                content = read_bounded(response.read1, LONGEST_ANSWER)
             finally:
                 response.close()
+            limit.check()  # a response without a length ends with the connection
+            return WorkerResponse(response.status, content, response.headers.get("Date"))
         except TooLongError as error:
             raise ResponseTooLargeError(str(error)) from None
         except (HTTPError, OSError) as error:
-            kind = WorkerUnreachableError if open_connections else NotConnectedError
+            limit.check()
+            kind = WorkerUnreachableError if limit.started else NotConnectedError
             reason = error.__cause__ or error.__context__ or error  # urllib3's messages contain its own objects
             raise kind(str(reason) or type(reason).__name__) from error
+        finally:
+            limit.cancel()
+
+
+class _TimeLimit:
+    """Shuts a connection down after some seconds, which ends each wait for it. (A socket's timeout is that of a single
+    wait: a server that sends a byte, or `100 Continue`, now and then is never over it.)
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._sock: socket.socket | None = None
+        self._exceeded = False
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+
+    @property
+    def started(self) -> bool:
+        """Whether there was a connection."""
+        return self._sock is not None
+
+    def start(self, sock: socket.socket) -> None:
+        """Begins when the connection is open."""
+        self._sock = sock
+        self._timer.start()
+
+    def _end(self) -> None:
+        assert self._sock is not None  # noqa: S101 - `start` set it
+        self._exceeded = True
+        with suppress(OSError):  # it has just been closed
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)  # not TLS's shutdown, which sends close_notify
+
+    def check(self) -> None:
+        """Raises WorkerUnreachableError after the limit."""
+        if self._exceeded:
+            raise WorkerUnreachableError(f"timed out: no complete response within {self._seconds:g} s")
+
+    def cancel(self) -> None:
+        """Lifts the limit."""
+        self._timer.cancel()
 
 
 def _pool(
-    url: str, tls: Callable[[], ssl.SSLContext], answer_s: float, connected: Callable[[socket.socket], None]
+    url: str, tls: Callable[[], ssl.SSLContext], connected: Callable[[socket.socket], None]
 ) -> urllib3.HTTPConnectionPool:
     parts = urllib3.util.parse_url(url)
     if not parts.host or parts.scheme not in {"http", "https"}:
@@ -97,11 +139,11 @@ def _pool(
     else:
         pool, kind = urllib3.HTTPConnectionPool(parts.host, parts.port), HTTPConnection
 
-    class TimedConnection(kind):  # type: ignore[misc]
+    class WorkerConnection(kind):  # type: ignore[misc]
         def connect(self) -> None:
             super().connect()
-            self.sock.settimeout(answer_s)  # for sending, too
+            self.sock.settimeout(None)  # the limit was that of connecting
             connected(self.sock)
 
-    pool.ConnectionCls = TimedConnection
+    pool.ConnectionCls = WorkerConnection
     return pool  # type: ignore[no-any-return]

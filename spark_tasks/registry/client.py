@@ -119,10 +119,8 @@ class Registry:
 
     def _schema(self, schema_id: SchemaId) -> SchemaText:
         if isinstance(schema_id, str):
-            schema = self._request(f"GUID {schema_id}", lambda: self._client.get_schema_by_guid(schema_id))
-        else:
-            schema = self._request(f"schema {schema_id}", lambda: self._client.get_schema(schema_id))
-        return _text(schema)
+            return _text(self._request(f"GUID {schema_id}", lambda: self._client.get_schema_by_guid(schema_id)))
+        return _text(self._request(f"schema {schema_id}", lambda: self._client.get_schema(schema_id)))
 
     def version(self, subject: str, schema: SchemaText) -> int | None:
         """Returns the schema's version in the subject, or None if the subject does not have it."""

@@ -78,14 +78,17 @@ def framed(schema_id: int, payloads: pa.Array, index: bytes = b"") -> pa.Array:
 
 def with_header(headers: pa.Array, rows: np.ndarray[Any, Any], guid: str, index: bytes = b"", *, is_key: bool
                 ) -> pa.Array:
-    """Appends a header to `rows` of `headers` (columns.HEADERS_TYPE): a magic byte, the schema's GUID and `index`."""
-    size = len(headers)
+    """Appends a header to `rows` of `headers` (columns.HEADERS_TYPE): a magic byte, the schema's GUID and `index`. A
+    row whose last header of this name has the same value, such as a copied record, remains as it is.
+    """
+    size, value = len(headers), b"\x01" + uuid.UUID(guid).bytes + index
     chosen = np.zeros(size, np.bool_)
     chosen[rows] = True
+    chosen[[row for row, last in _named(headers, _HEADERS[is_key]).items() if last == value]] = False
     lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     ends = np.cumsum(lengths + chosen)
     flat = headers.flatten()
-    new = pa.array([{"key": _HEADERS[is_key], "value": b"\x01" + uuid.UUID(guid).bytes + index}], flat.type)
+    new = pa.array([{"key": _HEADERS[is_key], "value": value}], flat.type)
     places = np.full(int(ends[-1]) if size else 0, -1, np.int64)
     places[ends[chosen] - 1] = len(flat)
     places[places < 0] = np.arange(len(flat))

@@ -6,8 +6,8 @@ from contextlib import closing
 
 from typing_extensions import override
 
+from spark_tasks.kafka.end_watchers import EndWatchers
 from spark_tasks.kafka.group_io import GroupIo
-from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.pipeline.java_chain import JavaFirstPipeline
 from spark_tasks.plugins.api import SinkConnector
 from spark_tasks.sinks.settings import SinkSettings

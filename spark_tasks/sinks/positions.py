@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
@@ -19,6 +18,7 @@ from spark_tasks.kafka.watcher import EndWatcher
 _logger = logging.getLogger(__name__)
 LAG_S = 30.0  # how often a paused task looks up the ends of its partitions, for the lags
 _TIMEOUT_MS = 5_000  # the task tries again; meanwhile it can be stopped
+_LOOK_UP_S = 1.0
 Committed = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 
 
@@ -47,6 +47,7 @@ class Positions:
         self._starts: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}  # the newest known ones
         self._looked_at = float("-inf")  # when a task that reads nothing last looked up the ends
+        self._look_up_at = float("-inf")
         self._doubtful = self._doubts_ends = False
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._committed: Committed | None = None
@@ -100,19 +101,21 @@ class Positions:
             self._at |= {tp: offset for tp in self._at if (offset := self._sink_offset(tp)) is not None}
             self._doubtful = False
         missing = [tp for tp in sorted(self._assigned) if tp not in self._at]
-        if not missing or self._committed is None:
+        if not missing or self._committed is None or (self._at and time.monotonic() < self._look_up_at):
             return
         offsets = {tp: offset for tp in missing if (offset := self._sink_offset(tp)) is not None}
         left = [tp for tp in missing if tp not in offsets]
         if left:
             offsets |= self._committed(left)
+        self._at |= offsets
         fresh = [tp for tp in left if tp not in offsets]
         unknown = [tp for tp in fresh if tp not in self._chosen]
         if unknown:
             self._chosen |= self._start_of(unknown)
-        starts = {tp: self._chosen[tp] for tp in fresh}
+        starts = {tp: self._chosen[tp] for tp in fresh if tp in self._chosen}
         self._starts |= starts
-        self._at |= offsets | starts
+        self._at |= starts
+        self._look_up_at = time.monotonic() + _LOOK_UP_S  # of those that have no leader at present
 
     def _sink_offset(self, partition: TopicPartition) -> int | None:
         if self._resume_from is None:
@@ -128,13 +131,23 @@ class Positions:
             )
         if isinstance(self._reset, timedelta):
             return self._since(partitions, self._reset)
-        return self._watcher.cluster.offsets(partitions, self._reset, self.isolation, timeout_ms=_TIMEOUT_MS)
+        return self._offsets(partitions, self._reset)
 
     def _since(self, partitions: list[TopicPartition], duration: timedelta) -> dict[TopicPartition, int]:
-        look_up = partial(self._watcher.cluster.offsets, isolation=self.isolation, timeout_ms=_TIMEOUT_MS)
-        offsets = look_up(partitions, max(0, int(1000 * (time.time() - duration.total_seconds()))))
+        offsets = self._offsets(partitions, max(0, int(1000 * (time.time() - duration.total_seconds()))))
         older = [tp for tp, offset in offsets.items() if offset < 0]  # all their records are older
-        return offsets | (look_up(older, "latest") if older else {})
+        newer = {tp: offset for tp, offset in offsets.items() if offset >= 0}
+        return newer | (self._offsets(older, "latest") if older else {})
+
+    def _offsets(
+        self, partitions: list[TopicPartition], which: Literal["earliest", "latest"] | int
+    ) -> dict[TopicPartition, int]:
+        """Returns the offsets without those of partitions out of reach, unless the task has no other partitions."""
+        cluster = self._watcher.cluster
+        found = cluster.offsets_by_now(partitions, which, self.isolation, timeout_ms=_TIMEOUT_MS)
+        if found or self._at:
+            return found
+        return cluster.offsets(partitions, which, self.isolation, timeout_ms=_TIMEOUT_MS)
 
     def known(self) -> dict[TopicPartition, int]:
         """Returns all positions, after looking up those that are not known yet."""
@@ -190,7 +203,7 @@ class Positions:
         if self._assigned and time.monotonic() - self._looked_at > LAG_S:
             self._looked_at = time.monotonic()
             with suppress(ConnectError):  # Kafka does not respond; looked up again later
-                self._ends = self._watcher.refresh(list(self._at), self.isolation)
+                self._ends = self._watcher.refresh(list(self._at), self.isolation, some=True)
 
     def lags(self) -> dict[TopicPartition, int]:
         """Returns the lag of each partition in offsets, relative to the newest known ends."""
@@ -200,11 +213,13 @@ class Positions:
         """Handles a position after the end of the log, which was truncated, or whose topic was deleted and created
         again.
         """
-        end = self._watcher.refresh([tp], "read_uncommitted")[tp]
-        if end >= position:
+        end = self._watcher.refresh([tp], "read_uncommitted", some=True).get(tp)
+        if end is None or end >= position:
             return  # the known end was outdated, or an open transaction was read before isolation.level was changed
-        start = self._watcher.cluster.offsets([tp], "earliest", timeout_ms=_TIMEOUT_MS)[tp]
-        self.out_of_range(*tp, start, end)
+        start = self._watcher.cluster.offsets_by_now(
+            [tp], "earliest", "read_uncommitted", timeout_ms=_TIMEOUT_MS).get(tp)
+        if start is not None:
+            self.out_of_range(*tp, start, end)
 
     def out_of_range(self, topic: str, partition: int, log_start: int, log_end: int) -> None:
         """Applies `auto.offset.reset` to a position that is not in the log. Raises SinkAheadError."""
@@ -222,7 +237,10 @@ class Positions:
                 f"{text}, and auto.offset.reset is none; stop the connector and commit others, or set"
                 " consumer.override.auto.offset.reset to earliest or latest")
         if isinstance(self._reset, timedelta):
-            self._at |= self._since([tp], self._reset)
+            found = self._since([tp], self._reset)
+            if tp not in found:
+                return  # it has no leader at present
+            self._at |= found
         else:
             self._at[tp] = log_start if self._reset == "earliest" else log_end
         for known in (self._chosen, self._starts):
@@ -230,6 +248,10 @@ class Positions:
                 known[tp] = self._at[tp]
         _logger.warning("%s; continuing at %d (auto.offset.reset=%s)", text, self._at[tp],
                         "by_duration" if isinstance(self._reset, timedelta) else self._reset)
+
+    def out_of_reach(self, partition: TopicPartition) -> None:
+        """Records that a partition could not be read. It is not planned again before its leader answers."""
+        self._watcher.lose(partition)
 
     def advance(self, partition: TopicPartition, offset: int) -> None:
         """Records that a batch up to `offset` (exclusive) was written."""

@@ -11,7 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,8 +31,7 @@ _logger = logging.getLogger(__name__)
 _LONG_S: Final = 0.01  # for a split: only then it may have been blocked for long
 
 
-@dataclass(frozen=True, slots=True)
-class SharedSplit:
+class SharedSplit(NamedTuple):
     """Splits of tasks with the same pipeline, whose records have been fetched (`held`). Each has its own result:
     the error of one does not affect the others.
     """

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from spark_tasks.data.columns import in_order
+from spark_tasks.data.columns import in_order, size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters_once import LettersOnce, Search, send_once
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation
-from spark_tasks.kafka.errors import OffsetOutOfRangeError
+from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, UnknownTopicError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
@@ -38,6 +38,7 @@ _logger = logging.getLogger(__name__)
 
 _MAX_JOBS = 4096  # in the caches of a process; one for each task
 _MANY = 4  # a split with at least this many refused records remembers their spacing for the next one
+_FIRST_TIMEOUT_MS = 10_000  # the other partitions of the task wait meanwhile
 BUDGET_FACTOR = 4.0  # a split that takes this many times longer than planned ends before the end of its range
 
 
@@ -77,7 +78,8 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
     If `out_of_range` is set (the log's start and end), the range is not in the log and no record was read. If `failure`
     is set, the split has failed and only `refused` (the bad records) is used. `search`: see `send_once`. `written_to`:
     only with `letters`, the offset after the last record that the sink was given; None if it has refused that one.
-    `blocked`: the seconds for which other tasks waited for it, only of long ones in a SharedSplit.
+    `blocked`: the seconds for which other tasks waited for it, only of long ones in a SharedSplit. `out_of_reach`: the
+    split has failed because no leader of the partition gave it a record.
     """
 
     topic: str
@@ -94,6 +96,7 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
     search: Search | None = None
     written_to: int | None = None
     blocked: float = 0.0
+    out_of_reach: bool = False
 
     @property
     def uses_topic(self) -> bool:
@@ -146,11 +149,13 @@ class SinkSplit(NamedTuple):
         begun = time.perf_counter()
         job = unpacked(self.job)
         refusals = Refusals(job.errors)
+        reading = _Reading(self, job, refusals, converted)
         try:
-            reading = _Reading(self, job, refusals, converted)
             first = next(reading, None)
         except OffsetOutOfRangeError as error:
             return SinkResult(self.topic, self.partition, self.start, out_of_range=(error.log_start, error.log_end))
+        except (KafkaUnavailableError, UnknownTopicError) as error:
+            return self._failed(error, refusals)._replace(out_of_reach=not reading.records)
         except Exception as error:  # noqa: BLE001 - converters and transforms are plugin code
             return self._failed(error, refusals)
         messages: Sequence[Any] = ()
@@ -266,7 +271,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         split, convert = self._split, self._job.pipeline.to_connect_by_schema
         for raw in self._raw(split.start, split.end):
             batches = convert(split.topic, split.partition, raw, partial(self._refuse, raw))
-            self.written_bytes += sum(batch.nbytes for batch in batches)
+            self.written_bytes += sum(map(size_of, batches))
             for connect in in_order(batches):
                 if len(connect):
                     self.written += len(connect)
@@ -274,7 +279,7 @@ class _Reading(Iterator[pa.RecordBatch]):
                     yield connect
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
             self.records += len(raw)
-            self.size += raw.nbytes
+            self.size += size_of(raw)
             if self.size >= MAX_SPLIT_BYTES or time.perf_counter() > self._until:
                 return
         if not self._damaged:
@@ -285,7 +290,8 @@ class _Reading(Iterator[pa.RecordBatch]):
         try:
             yield from read_range(
                 cluster, split.topic, split.partition, start, end, isolation=self._job.isolation,
-                max_record_bytes=self._job.max_record_bytes, held=split.held if start == split.start else b"",
+                first_timeout_ms=_FIRST_TIMEOUT_MS, max_record_bytes=self._job.max_record_bytes,
+                held=split.held if start == split.start else b"",
             )
         except OffsetOutOfRangeError as error:
             if self.records:

@@ -25,11 +25,11 @@ from spark_tasks.dead_letters.replays import Replays
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import ended
 from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.end_watchers import EndWatchers
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.shared_clusters import settings_key
-from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight
@@ -154,14 +154,14 @@ class SinkTask(TaskRunner):
     def _run_once(self) -> Progress:
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
-        if (lending := self._lending) is not None and lending.active:
-            if not self._replays.running and lending.goes_on():
-                return Progress(idle_ms=UPKEEP_MS)
-            if (progress := self._end_loan(lending)) is not None:
-                return progress
-        if self._batch is not None:
-            return self._collect(self._waiting.max_wait_s(self._batch[0]))
         try:
+            if (lending := self._lending) is not None and lending.active:
+                if not self._replays.running and lending.goes_on():
+                    return Progress(idle_ms=UPKEEP_MS)
+                if (progress := self._end_loan(lending)) is not None:
+                    return progress
+            if self._batch is not None:
+                return self._collect(self._waiting.max_wait_s(self._batch[0]))
             return self._retry_state.pause() or self._next_batch()
         except RetriableError as error:  # for example, Kafka cannot be reached
             return self._retry_state.later(error)
@@ -198,8 +198,7 @@ class SinkTask(TaskRunner):
         self._metrics.add_phase("plan", time.perf_counter() - begun)
         splits = [DeferredSplit(partial(self._split, number, tp, start, end), self._size.seconds(end - start))
                   for number, (tp, start, end) in enumerate(ranges)]
-        self._batch = (self._context.engine.submit(self._context.id, splits), consumer.generation())
-        self._flight = Flight(self._batch[0])
+        self._flight = Flight(self._begin(splits, consumer))
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
         return self._collect(MAX_WAIT_S)
 
@@ -269,6 +268,7 @@ class SinkTask(TaskRunner):
         if self._flight is not None:
             busy = max((result.seconds for result in results), default=0.0)
             self._metrics.add_phase("wait", self._flight.waited(busy))
+        results = self._within_reach(results)
         failures = [result.failure for result in results if result.failure is not None]
         if failures:
             try:
@@ -281,6 +281,20 @@ class SinkTask(TaskRunner):
         self._commit_due()  # if Kafka cannot be reached, the batch stays committed, and the offsets are committed later
         return progress
 
+    def _within_reach(self, results: Sequence[SinkResult]) -> Sequence[SinkResult]:
+        """Returns the results without those of partitions that have no leader at present, unless there are no others:
+        such a partition must not delay the others of the task.
+        """
+        lost = [result for result in results if result.out_of_reach]
+        for result in lost:
+            self._positions.out_of_reach((result.topic, result.partition))
+        if not lost or len(lost) == len(results):
+            return results
+        first = lost[0].failure
+        _logger.warning("%s goes on without %d of its partitions, which cannot be read at present: %s",
+                        self._context.id, len(lost), None if first is None else first.error)
+        return [result for result in results if not result.out_of_reach]
+
     def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Starts a replay of the dead letter queue and returns its state. `order`: see ReplayOrder; with None, returns
         the state of the last replay, or None if there was none. Raises ConfigError and BusyError.
@@ -291,9 +305,15 @@ class SinkTask(TaskRunner):
         part = self._replays.next_range(self._watcher.cluster, consumer.committed_with_metadata)
         if part is None:
             return Progress()
-        split = ReplaySplit(self._job, part)
-        self._batch = (self._context.engine.submit(self._context.id, [split]), consumer.generation())
+        self._begin([ReplaySplit(self._job, part)], consumer)
         return self._collect(MAX_WAIT_S)
+
+    def _begin(self, splits: Sequence[Any], consumer: GroupConsumer) -> Future[list[Any]]:
+        batch = self._context.engine.submit(self._context.id, splits)
+        self._batch = (batch, consumer.generation())
+        if self._cancelled:  # meanwhile: `cancel` has not seen the batch
+            self._cancel_batch()
+        return batch
 
     def _is_current(self, generation: tuple[int, str] | None) -> bool:
         """Returns whether this task is still the member that it was at the start of a batch, and may commit it."""
@@ -317,11 +337,13 @@ class SinkTask(TaskRunner):
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error, [])
         self._retry_state.succeeded()
-        for result in results:
+        progress = self._advance(done)
+        self._pending.add({(r.topic, r.partition): r.next_offset for r in done})
+        for result in results:  # after what was written, as it may fail
             if result.out_of_range is not None:
                 self._positions.out_of_range(result.topic, result.partition, *result.out_of_range)
-        progress = self._advance(done)
-        self._pending.add(self._positions.take_starts() | {(r.topic, r.partition): r.next_offset for r in done})
+        starts, read = self._positions.take_starts(), {(result.topic, result.partition) for result in done}
+        self._pending.add({tp: offset for tp, offset in starts.items() if tp not in read})
         return progress
 
     def _commit_offsets(self) -> None:

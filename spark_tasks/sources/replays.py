@@ -58,7 +58,7 @@ class SourceReplays(Replays):
             self._delivery.written([result.sequences])
             self._delivery.check()
             begun = time.perf_counter()
-            with phase("commit"):
+            with phase("commit"), self._metrics.committing():
                 progress = [progress_offset((part.queue, part.partition), result.counts.done)]
                 _ = self._delivery.commit(progress) or self._delivery.settle(finish=True)
             self._metrics.committed(time.perf_counter() - begun)

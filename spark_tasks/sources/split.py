@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as default
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -17,6 +17,7 @@ from pyspark.sql import Row
 from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.types import StructType
 
+from spark_tasks.data.columns import size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.dead_letters.source_records import record_header
@@ -61,8 +62,7 @@ class SourceJob:
     errors: ErrorHandling = default(default_factory=ErrorHandling)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceResult:
+class SourceResult(NamedTuple):  # as SinkResult
     """The result of a split. `sequences`: the next sequence numbers of its lane. `records`, `size`: the number and the
     bytes of the appended records; `topics`: theirs. `seconds`: the run time. `end`: the offset that a simple stream
     reader returned.
@@ -78,8 +78,7 @@ class SourceResult:
     figures: SplitFigures | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSplit:
+class SourceSplit(NamedTuple):
     """Reads `partitions` (pickled InputPartitions) one after the other or, with `start` (a pickled offset), a simple
     stream reader. Appends all records with one lane. `job`: a pickled SourceJob. `numbers`: that of the
     first partition in the batch, and the difference to each next one.
@@ -177,7 +176,7 @@ class RecordWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends the records of a batch as the source read it."""
         self.read += len(batch)
-        self.read_bytes += batch.nbytes
+        self.read_bytes += size_of(batch)
         try:
             for topic, partitions, raw in self._job.pipeline.to_raw(batch, partial(self._refuse, batch)):
                 with phase("write"):
@@ -196,7 +195,7 @@ class RecordWriter:
     def _append(self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch) -> None:
         appended, _ = self._sound.append(topic, partitions, raw)
         self.records += len(appended)
-        self.size += appended.nbytes
+        self.size += size_of(appended)
 
     def _use(self, topic: str) -> None:
         if topic not in self.topics:

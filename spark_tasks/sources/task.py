@@ -208,6 +208,8 @@ class SourceTask(TaskRunner):
     def _begin(self, plan: BatchPlan | None, splits: Sequence[SourceSplit | SourceReplaySplit]) -> None:
         future = self._context.engine.submit(self._context.id, splits)
         self._batch = _Batch(future, plan, Flight(future))
+        if self._cancelled:  # while it was planned, when `cancel` did not see it
+            self._give_up()
 
     def _current_job(self) -> bytes:
         return self._job
@@ -225,7 +227,7 @@ class SourceTask(TaskRunner):
 
     def _settle(self, *, finish: bool) -> bool:
         begun = time.perf_counter()
-        with phase("commit"):
+        with phase("commit"), self._metrics.committing():
             final = self._delivery.settle(finish=finish)
         if final:
             self._committed(begun)
@@ -288,7 +290,7 @@ class SourceTask(TaskRunner):
             except Exception as problem:  # noqa: BLE001 - plugin code; raised after the commit of this batch
                 error = problem
         begun = time.perf_counter()
-        with phase("commit"):
+        with phase("commit"), self._metrics.committing():
             final = self._delivery.commit(offsets, signal)
         self._retry_state.succeeded()
         if final:

@@ -30,7 +30,7 @@ from spark_tasks.spark.stacks import describe_stacks
 
 _logger = logging.getLogger(__name__)
 
-_PYTHON_ERROR = re.compile(r"(?!(?:org|java|scala|py4j)\.)[\w.]+(?:Error|Exception|Exit|Interrupt)\b(?!.* at )")
+_PYTHON_ERROR = re.compile(r"(?!(?:org|java|scala|py4j)\.)(?>[\w.]+(?:Error|Exception|Exit|Interrupt)\b)(?!.* at )")
 
 _FROM_PYTHON = re.compile(r"Error from python worker:\s+(\S.*)")  # the worker ended before it had a traceback
 

@@ -12,8 +12,8 @@ import pickle
 import time
 import traceback
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_tasks.errors import (
     ConnectError,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 _MAX_TEXT = 100_000  # characters of an error's message and of its trace
 _MAX_ERROR_BYTES = 1 << 20  # of a pickled error
+MAX_RESULT_BYTES = 256 << 20  # of a pickled result, which the worker holds twice: as much as a split may read
 
 
 class SplitError(ConnectError):
@@ -49,8 +50,7 @@ class PermanentSplitError(SplitError, PermanentError):
     """A SplitError for a permanent error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):  # as SinkResult
     """The value or the error of one split. `trace`: the executor's traceback of the error. `seconds`: the run time."""
 
     value: Any = None
@@ -104,7 +104,7 @@ def refuse_second_attempt(context: TaskContext | None) -> None:
                                  "instead")
 
 
-def run_split(pickled: bytes) -> Outcome:
+def run_split(pickled: bytes | bytearray) -> Outcome:
     """Unpickles and runs one split. Returns its value or its error."""
     begun = time.perf_counter()
     try:
@@ -116,7 +116,21 @@ def run_split(pickled: bytes) -> Outcome:
 
 
 def pickled_outcomes(outcomes: list[Outcome]) -> bytes:
-    """Pickles outcomes. A value that cannot be pickled becomes the error of its split."""
+    """Pickles outcomes. A value that cannot be pickled or is too large becomes the error of its split."""
+    pickled = _pickled(outcomes)
+    return pickled if len(pickled) <= MAX_RESULT_BYTES else _pickled([_limited(outcome) for outcome in outcomes])
+
+
+def _limited(outcome: Outcome) -> Outcome:
+    size = len(_pickled([outcome]))
+    if size <= MAX_RESULT_BYTES:
+        return outcome
+    return failed_outcome(PermanentSplitError(
+        f"the result of a split has {size >> 20} MiB, more than the {MAX_RESULT_BYTES >> 20} MiB that a worker takes; "
+        "a writer's commit message and a reader's offset should be small"))
+
+
+def _pickled(outcomes: list[Outcome]) -> bytes:
     try:
         with plugin_code():
             return pickle.dumps(outcomes, pickle.HIGHEST_PROTOCOL)
@@ -152,11 +166,14 @@ def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:
 
 
 def _sendable(error: Exception) -> Exception:
-    """Returns the error, or one with its text if it cannot be pickled, would become something else, or is so large (the
-    statement with all its rows, say) that formatting and logging it would occupy the worker.
+    """Returns the error, or one with its text if it cannot be pickled, would become something else, is so large (the
+    statement with all its rows, say) that formatting and logging it would occupy the worker, or would look like the
+    worker's own cancellation of the batch.
     """
     bare = error.with_traceback(None)
     try:
+        if isinstance(bare, CancelledError):  # of a future of the plugin
+            return SplitError(shortened(text_of(error), _MAX_TEXT))
         with plugin_code():
             pickled = pickle.dumps(bare)
             if len(pickled) <= _MAX_ERROR_BYTES and isinstance(pickle.loads(pickled), Exception):

@@ -18,6 +18,7 @@ from typing import Any
 
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
+from spark_tasks.process.full_memory import end_first
 from spark_tasks.spark.process_output import pump
 from spark_tasks.spark.security import write_properties
 
@@ -103,6 +104,7 @@ def launch(
              "pyspark-shell"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=environment, process_group=0,
         )  # fmt: skip
+        end_first(process.pid)
         pump(process.stdout, "spark-output")
         with _watched(process):
             port, secret = _await_connection(process, connection, stop)

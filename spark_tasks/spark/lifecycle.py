@@ -1,4 +1,4 @@
-"""Starts a worker's Spark in the background, restarts it if it ends, and gives up if it soon ends again."""
+"""Starts a worker's Spark in the background, and restarts it if it ends: at once, but later if it soon ends again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from enum import Enum
 
+from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConnectError
 from spark_tasks.spark.archive import with_archive
 from spark_tasks.spark.context import SparkJobs
@@ -15,7 +16,8 @@ from spark_tasks.spark.context import SparkJobs
 _logger = logging.getLogger(__name__)
 
 RESTART_AFTER_S = 60.0  # a JVM that ends earlier than this after a restart is not restarted again
-RETRY_AFTER_S = 5.0  # after a failed start, the first submission after this time starts Spark again
+RETRY_AFTER_S = 5.0  # after a failed start, the first one who needs Spark after this time starts it again
+MAX_RETRY_S = 300.0  # while nobody needs it, the pause doubles up to this
 START_END_S = 10.0  # how long it may take to end a start, as creating a SparkContext cannot be interrupted
 
 
@@ -25,7 +27,7 @@ class EngineState(Enum):
     NEW = "new"  # not started yet; submissions wait
     STARTING = "starting"
     RUNNING = "running"
-    FAILED = "failed"  # Spark could not be started: submissions fail, but after RETRY_AFTER_S they start it again
+    FAILED = "failed"  # Spark could not be started; after RETRY_AFTER_S, it is tried again
     CLOSED = "closed"
 
 
@@ -48,6 +50,7 @@ class SparkLifecycle:
         self._started_at = 0.0
         self._restarted = False
         self._failed_at = 0.0
+        self._failures = 0  # in succession
         self._stop = threading.Event()
         self._starter: threading.Thread | None = None
 
@@ -69,9 +72,13 @@ class SparkLifecycle:
 
     def _begin(self) -> None:
         """Starts Spark in a thread. The caller holds the lock."""
-        self.state = EngineState.STARTING
-        self._starter = threading.Thread(target=self._start, name="engine-start", daemon=True)
-        self._starter.start()
+        starter = threading.Thread(target=self._start, name="engine-start", daemon=True)
+        self.state, self._starter = EngineState.STARTING, starter
+        try:
+            starter.start()
+        except RuntimeError as error:  # too many threads
+            self._starter = None
+            self._note_failure(error)
 
     def _start(self) -> None:
         begun = time.monotonic()
@@ -95,16 +102,22 @@ class SparkLifecycle:
         with self._changed:
             if self.state is EngineState.CLOSED:
                 return
-            self.state, self.error, self._failed_at = EngineState.FAILED, error, time.monotonic()
-            self._changed.notify_all()
-        _logger.error("Spark is not available: %s", error)
+            self._note_failure(error)
         self._failed(error)
 
-    def refusal(self) -> Exception | None:
-        """Returns an error if nothing can be submitted now, else None. Starts Spark again if its start failed more than
-        RETRY_AFTER_S ago. The caller holds the lock.
+    def _note_failure(self, error: Exception) -> None:
+        self.state, self.error, self._failed_at = EngineState.FAILED, error, time.monotonic()
+        self._failures += 1
+        self._changed.notify_all()
+        _logger.error("Spark is not available: %s", error)
+
+    def refusal(self, *, needed: bool = True) -> Exception | None:
+        """Returns an error if Spark is not available, else None; it may still be starting. If its start failed long
+        enough ago, it is started again; the pause grows with each failure if it is not `needed`. The caller holds the
+        lock.
         """
-        if self.state is EngineState.FAILED and time.monotonic() - self._failed_at > RETRY_AFTER_S:
+        pause = RETRY_AFTER_S if needed else doubled(RETRY_AFTER_S, self._failures - 1, MAX_RETRY_S)
+        if self.state is EngineState.FAILED and time.monotonic() - self._failed_at > pause:
             self._begin()
         if self.state is EngineState.CLOSED:
             return ConnectError("the engine is closed")
@@ -118,9 +131,11 @@ class SparkLifecycle:
             self.spark, self.state = None, EngineState.STARTING
             again = self._restarted and time.monotonic() - self._started_at < RESTART_AFTER_S
             self._restarted = True
+            if not again:
+                self._failures = 0
         dead.close()
         if again:
-            self._fail(ConnectError("Spark ended again soon after its start; restart the tasks to try again"))
+            self._fail(ConnectError("Spark ended again soon after its start; restart the tasks that have failed"))
             return True
         _logger.error("Spark's JVM ended, or its context was stopped; restarting Spark and repeating the batches in "
                       "flight")

@@ -3,7 +3,7 @@ connections to Spark's ports.
 
 Spark logs a stack trace of thirty lines for each connection that does not use its protocol or its secret. Of each such
 event only the first line and the exception are kept, at most a few times per minute. Lines that appear at each start of
-Spark are logged at DEBUG. All other lines pass unchanged.
+Spark are logged at DEBUG. All other lines pass unchanged, up to a limit: to filter them takes the worker's CPU time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import select
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import IO
 
@@ -21,10 +22,13 @@ from spark_tasks.process.log_lines import LineFormatter
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 
 _MAX_LINE_BYTES = 1 << 16
+BYTES_PER_S = 1 << 20  # of output, in the long run; a MiB takes 50 ms to filter
+BURST_BYTES = 8 << 20
+REPORT_S = 60.0  # how often it is reported that there was more
 _LAYOUT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)"
 _HEAD = r"\S+ \S+ (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) "
 _OTHER = re.compile(_HEAD + r"\S+: ")
-_EVENT = re.compile(_HEAD + r"(?:[\w$.]+\.)?(Transport\w+|\w*Auth\w*Handler|\w*Sasl\w*|\w*Channel\w*): .*")
+_EVENT = re.compile(_HEAD + r"(?:[\w$.]+\.)?(Transport\w+|(?>\w*?Auth)\w*Handler|(?>\w*?(?:Sasl|Channel))\w*+): .*")
 _TRACE = re.compile(r"\s+(?:at |\.\.\. \d|Suppressed: )|Caused by: ")
 _EXCEPTION = re.compile(r"(?:[\w$]+\.)+[\w$]+(?:: .*)?")
 _START = re.compile(  # lines at every start of a JVM and of Spark, which no setting disables
@@ -75,6 +79,44 @@ class SparkOutput:
         return f"{held}{more}\n"
 
 
+class OutputBudget:
+    """How much output may be written: BYTES_PER_S, and BURST_BYTES at once. Beyond it, `takes` counts what is dropped.
+    All processes of a parent share it, but a process that waited until its output was read would delay its tasks.
+    """
+
+    def __init__(self) -> None:
+        self._left = float(BURST_BYTES)
+        self._at = time.monotonic()
+        self._dropped = [0, 0]  # lines and bytes
+        self._reported_at = -REPORT_S
+
+    def takes(self, piece: bytes) -> bool:
+        """Whether a piece of output may be written."""
+        now = time.monotonic()
+        self._left = min(BURST_BYTES, self._left + (now - self._at) * BYTES_PER_S)
+        self._at = now
+        if self._left > 0:
+            self._left -= len(piece)
+            return True
+        self.drop(piece)
+        if now - self._reported_at >= REPORT_S:
+            self._reported_at = now
+            self.report()
+        return False
+
+    def drop(self, piece: bytes) -> None:
+        """Counts output that is not written."""
+        self._dropped[0] += piece.count(b"\n")
+        self._dropped[1] += len(piece)
+
+    def report(self) -> None:
+        """Logs what was dropped since the last report, if any."""
+        (lines, size), self._dropped = self._dropped, [0, 0]
+        if size:
+            _logger.warning("Executor processes or Spark print more than %d KiB/s: %d lines (%.1f MiB) were dropped",
+                            BYTES_PER_S >> 10, lines, size / (1 << 20))
+
+
 def pump(output: IO[bytes] | None, name: str) -> None:
     """Starts a thread with this name that runs `pass_on`."""
     assert output is not None  # noqa: S101 - Popen opens a pipe
@@ -89,11 +131,19 @@ def log_as_the_worker() -> None:
 
 def pass_on(output: IO[bytes]) -> None:
     """Writes the output of Spark or of executor processes to standard error, filtered and without secrets, until it
-    ends.
+    ends. Drops whole lines of more than an OutputBudget.
     """
-    secrets, passed, begun = process_secrets(), SparkOutput(), b""
+    secrets, passed, begun, budget, inside = process_secrets(), SparkOutput(), b"", OutputBudget(), False
     with output:
         while piece := output.read1(_MAX_LINE_BYTES):  # type: ignore[attr-defined]
+            if not budget.takes(piece):
+                budget.drop(begun)
+                begun, inside = b"", True
+                continue
+            if inside:  # the rest of a line whose beginning was dropped
+                rest, end, piece = piece.partition(b"\n")
+                budget.drop(rest + end)
+                inside = not end
             *lines, begun = (begun + piece).split(b"\n")
             if len(begun) > _MAX_LINE_BYTES:
                 lines, begun = [*lines, begun], b""
@@ -101,6 +151,7 @@ def pass_on(output: IO[bytes]) -> None:
             if passed.held and not _more(output):
                 _write(secrets, passed.rest())
         _write(secrets, passed.take(begun.decode(errors="replace")) + passed.rest())
+        budget.report()
 
 
 def _write(secrets: Secrets, text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +10,12 @@ from spark_tasks.config.connector_keys import COMMON
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.config.masking import ALONE, ANYWHERE
 from spark_tasks.errors import ConfigError, ConnectError
-from spark_tasks.plugins.config_providers import ResolvedConfig
+from spark_tasks.plugins.config_providers import ResolvedConfig, has_placeholder
 
 if TYPE_CHECKING:
     from spark_tasks.plugins.api import Connector
 
 _logger = logging.getLogger(__name__)
-_PLACEHOLDER = re.compile(r"\$\{[^}]*?:[^}]*?\}")  # of a config provider (KIP-297)
 _LIMITS = ConfigDef(COMMON.keys["tasks.max"], COMMON.keys["tasks.max.enforce"])
 _COPIED = ("topics", "topics.regex")  # from the connector's configuration to that of a sink's tasks
 
@@ -65,7 +63,7 @@ def make_task_configs(
     if not isinstance(generated, Sequence):
         raise ConfigError(f"{connector}: task_configs must return a list of mappings, not a {type(generated).__name__}")
     check_tasks_max(connector, len(generated), resolved)
-    secrets = {key for key, value in raw.items() if value is not None and _PLACEHOLDER.search(value)}
+    secrets = {key for key, value in raw.items() if value is not None and has_placeholder(value)}
     extra = {key: resolved[key] for key in _COPIED if key in resolved}
     placeholders = resolved.placeholders if isinstance(resolved, ResolvedConfig) else {}
 

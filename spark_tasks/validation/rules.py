@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from spark_tasks.config.auto_tasks import AUTO, AUTO_MAX, MAX
 from spark_tasks.config.definition import ConfigValue, Type, parse_type
-from spark_tasks.config.types import shown
+from spark_tasks.config.types import invalid, shown
+from spark_tasks.java.bounded_match import TOO_SLOW, matches
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_properties import consumer_group
 from spark_tasks.validation.common_keys import Subject
@@ -92,18 +93,17 @@ def _check_dead_letters(subject: Subject, values: Values) -> None:
             f"('topics={shown(list(dict.fromkeys(topics)))}') consumed by the connector"
         )
     regex = _text(subject, "topics.regex")
-    if regex and _matches(regex, topic):
-        values["topics.regex"].errors.append(
-            f"The DLQ topic '{topic}' may not be matched by the regex for the topics "
-            f"('topics.regex={regex}') consumed by the connector"
-        )
-
-
-def _matches(pattern: str, topic: str) -> bool:
     try:
-        return compile_java(pattern).fullmatch(topic) is not None
-    except re.error:  # which the validator of topics.regex reports
-        return False
+        if regex and matches(compile_java(regex), topic):
+            values["topics.regex"].errors.append(
+                f"The DLQ topic '{topic}' may not be matched by the regex for the topics "
+                f"('topics.regex={regex}') consumed by the connector"
+            )
+    except re.error:
+        return  # which the validator of topics.regex reports
+    except TimeoutError:
+        why = f"with the topic {topic}, it {TOO_SLOW}"
+        values["topics.regex"].errors.append(str(invalid("topics.regex", regex, why)))
 
 
 def _check_group(subject: Subject, values: Values) -> None:

@@ -5,6 +5,7 @@ The exact bytes matter, because compaction and Java's lookup of source offsets c
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -25,9 +26,11 @@ from spark_tasks.limits import (
 _SPACE = " \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 _ONLY_MARKS = (_BOM, b"\xfe\xff", b"\xff\xfe")  # Jackson detects them in a text of at least four bytes
+_LENIENT = "heeler-jackson"
 _BAD = "\x1f\udfff"  # in place of a byte that is no UTF-8: an error, unless it follows the value
-# Java's JsonConverter allows zeros before a number.
-_ZEROS = re.compile(r'"(?:[^"\\]|\\.)*"|(?<![0-9.eE+])(-?)0+(?=[0-9])', re.DOTALL)
+# Java's JsonConverter allows zeros before a number. A string without an end is one match, or the rest of the text would
+# be searched again for each quote in it.
+_ZEROS = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|(?<![0-9.eE+])(-?)0+(?=[0-9])', re.DOTALL)
 _AFTER_WORD = re.compile(r"(?!\x1f\udfff)[\0-/:-@\[-^`{-~]")  # what may follow true, false and null
 
 
@@ -56,7 +59,7 @@ def _checked(make: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_float)
-_LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_NUMBER_LENGTH // 2}}}")
+_LONG_NUMBER = re.compile(rf"(?<![0-9])[0-9]{{{MAX_NUMBER_LENGTH // 2}}}")
 _CHECKING = json.JSONDecoder(parse_constant=_refuse, parse_int=_checked(int), parse_float=_checked(_float))
 
 
@@ -105,19 +108,18 @@ def _text(data: bytes) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError:
-        return _lenient(data.removeprefix(_BOM))
+        return data.removeprefix(_BOM).decode(errors=_LENIENT)
 
 
-def _lenient(data: bytes) -> str:
-    """UTF-8 as Jackson reads it: characters may be longer than necessary, or beyond Unicode's."""
-    parts: list[str] = []
-    while True:
-        try:
-            return "".join([*parts, data.decode()])
-        except UnicodeDecodeError as error:
-            character, size = _odd_character(data[error.start : error.start + 4])
-            parts += [data[: error.start].decode(), character]
-            data = data[error.start + size :]
+def _odd_characters(error: UnicodeError) -> tuple[str, int]:
+    """Reads UTF-8 as Jackson does: characters may be longer than necessary, or beyond Unicode's."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    character, size = _odd_character(error.object[error.start : error.start + 4])
+    return character, error.start + size
+
+
+codecs.register_error(_LENIENT, _odd_characters)
 
 
 def _odd_character(data: bytes) -> tuple[str, int]:

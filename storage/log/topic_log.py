@@ -87,7 +87,8 @@ class KafkaTopicLog(TopicLog):
         self._writable = writable
         self._producer: KafkaProducer | None = None
         self._consumer: KafkaConsumer | None = None
-        self._lock = threading.Lock()  # guards the creation of the producer
+        self._creating = threading.Lock()  # guards the creation of the producer, which may wait for Kafka
+        self._lock = threading.Lock()  # guards its end
         self._progress = ReadProgress()
         self._limited_log = RateLimitedLog(max_lines=1)
         self._stopping = threading.Event()
@@ -157,14 +158,8 @@ class KafkaTopicLog(TopicLog):
         if self._consumer is not None:
             self._consumer.close(timeout_ms=1000)  # ends the reader's poll
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(5)
-        with self._lock:
-            producer, self._producer = self._producer, None
-        if producer is not None:
-            try:
-                producer.close(timeout=2)
-            except KafkaError as error:
-                _logger.warning("Could not write all records to topic %s before the stop: %s", self._topic, error)
+            self._thread.join(2)  # it may be waiting for Kafka much longer
+        self._close_producer()
         self._progress.close()
 
     # ------------------------------------------------------------ the reader's thread
@@ -329,15 +324,26 @@ class KafkaTopicLog(TopicLog):
         return offsets
 
     def _make_producer(self) -> KafkaProducer:
-        with self._lock:
-            if self._stopping.is_set() or not self._writable:
-                raise KafkaError(f"The log of topic {self._topic} is closed or read-only")
-            if self._producer is None:
+        with self._creating:
+            if self._producer is None and self._writable and not self._stopping.is_set():
                 self._producer = KafkaProducer(**{**self._shared, **self._producer_settings})
-            return self._producer
+        if self._stopping.is_set():
+            self._close_producer()  # `stop` does not wait for one that is being created
+        if (producer := self._producer) is None:
+            raise KafkaError(f"The log of topic {self._topic} is closed or read-only")
+        return producer
+
+    def _close_producer(self) -> None:
+        with self._lock:
+            producer, self._producer = self._producer, None
+        if producer is not None:
+            try:
+                producer.close(timeout=2)
+            except KafkaError as error:
+                _logger.warning("Could not write all records to topic %s before the stop: %s", self._topic, error)
 
     def _prepare_to_send(self) -> None:
-        """Connects the producer, so that the first `send` need not wait; without the lock, which `stop` needs."""
+        """Connects the producer, so that the first `send` need not wait."""
         self._make_producer().partitions_for(self._topic)
 
 

@@ -22,7 +22,7 @@ Offset = Mapping[str, Any]
 
 
 class KeyedValue(NamedTuple):
-    """The newest record of one key; `written`: its timestamp and offset."""
+    """A record; `written`: its timestamp and offset."""
 
     key: bytes
     value: bytes | None
@@ -31,23 +31,25 @@ class KeyedValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One source partition, with the records of all keys that mean it."""
+    """One source partition, with the records of all keys that mean it: the last one of each key in each of the topic's
+    partitions. (A key is in several if the topic has got more partitions.)
+
+    Records in different partitions of the topic are ordered by their timestamps, so that the result does not depend on
+    the order in which the partitions are read.
+    """
 
     partition: Partition
-    versions: tuple[KeyedValue, ...]
+    records: Mapping[tuple[bytes, int], KeyedValue]
+
+    @property
+    def versions(self) -> Iterable[KeyedValue]:
+        """The newest record of each key."""
+        return {record.key: record for record in sorted(self.records.values(), key=lambda r: r.written)}.values()
 
     @property
     def current(self) -> KeyedValue:
-        """The newest record that has a value, else the newest one.
-
-        Records in different partitions of the topic are ordered by their timestamps, so that the result does not depend
-        on the order in which the partitions are read.
-        """
+        """The newest record that has a value, else the newest one."""
         return max(self.versions, key=lambda s: (s.value is not None, s.written))
-
-    def plus(self, new: KeyedValue) -> Stored:
-        """The same with a newer record of its key."""
-        return Stored(self.partition, (*(s for s in self.versions if s.key != new.key), new))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +75,24 @@ class OffsetState:
 def fold(state: OffsetState, records: Iterable[LogRecord]) -> OffsetState:
     """Applies records to the state."""
     connectors = dict(state.connectors)
-    own: dict[ConnectorName, dict[Identity, Stored]] = {}
+    own: dict[ConnectorName, dict[Identity, Stored]] = {}  # what has been copied, once per call
+    own_records: dict[tuple[ConnectorName, Identity], dict[tuple[bytes, int], KeyedValue]] = {}
     for record in records:
         try:
-            key, key_bytes = parse_key(record.key), record.key or b""
+            key = parse_key(record.key)
         except Exception as error:  # noqa: BLE001 - no record may stop the reader
             _logger.warning("Skipping an offset %s: %s", record, shown(error))
             continue
         if key.connector not in own:
             own[key.connector] = dict(connectors.get(key.connector, {}))
             connectors[key.connector] = own[key.connector]
-        new = KeyedValue(key_bytes, record.value, (record.timestamp, record.offset))
-        known = own[key.connector].get(key.identity)
-        own[key.connector][key.identity] = known.plus(new) if known is not None else Stored(key.partition, (new,))
+        where = key.connector, key.identity
+        if where not in own_records:
+            known = own[key.connector].get(key.identity, Stored(key.partition, {}))
+            own_records[where] = dict(known.records)
+            own[key.connector][key.identity] = Stored(known.partition, own_records[where])
+        new = KeyedValue(record.key or b"", record.value, (record.timestamp, record.offset))
+        own_records[where][new.key, record.partition] = new
     return OffsetState(connectors)
 
 

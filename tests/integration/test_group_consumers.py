@@ -12,11 +12,12 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from kafka.coordinator.base import BaseCoordinator
 from kafka.protocol.consumer import HeartbeatRequest
 
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.kafka import membership
 from spark_tasks.kafka.connections import Manager
 from spark_tasks.kafka.group_io import COMMIT_PAUSE_S, GroupIo
-from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer
+from spark_tasks.kafka.group_settings import ConsumerSettings, assignors
+from spark_tasks.kafka.membership import GroupConsumer
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka
 
@@ -117,6 +118,55 @@ def test_a_topic_that_a_sink_may_not_read_fails_that_sink_alone(broker, topic_na
         join(allowed)
         allowed.close()
         refused.close()
+
+
+def test_offsets_of_a_deleted_topic_do_not_keep_the_others_from_being_committed(broker, topic_name, io):
+    kafka, gone = Kafka(broker.bootstrap_servers), f"{topic_name}-gone"
+    for topic in (topic_name, gone):
+        kafka.create(topic)
+    settings = ConsumerSettings(topic_name, {"bootstrap_servers": broker.bootstrap_servers}, (topic_name, gone))
+    one = GroupConsumer(settings, io, lambda: None)
+    wait_until(lambda: one.poll(1000) and len(one.assignment()) == 2, 30, "the assignment")
+    one.commit({(topic_name, 0): 1, (gone, 0): 1})
+    kafka.admin.delete_topics([gone])[gone].result(20)
+
+    def committed() -> bool:
+        one.commit({(topic_name, 0): 2, (gone, 0): 2}, timeout_ms=20_000)
+        return True
+
+    wait_until(committed, 30, "the commit")
+    assert one.committed([(topic_name, 0)]) == {(topic_name, 0): 2}
+    one.close()
+
+
+@pytest.mark.parametrize("strategy", [
+    "RangeAssignor,CooperativeStickyAssignor", "CooperativeStickyAssignor", "CooperativeStickyAssignor,RangeAssignor"])
+def test_members_with_the_cooperative_assignor_and_another_one_share_a_group(broker, topic_name, io, strategy):
+    """Java's default, and both ends of a rolling change (KIP-429)."""
+    Kafka(broker.bootstrap_servers).create(topic_name, partitions=4)
+    client = {"bootstrap_servers": broker.bootstrap_servers}
+    members = [GroupConsumer(ConsumerSettings(topic_name, client, (topic_name,), assignors=assignors(names)), io,
+                             lambda: None) for names in (strategy, "RangeAssignor,CooperativeStickyAssignor")]
+
+    def shared() -> bool:
+        joined = [member.poll(200) for member in members]
+        return all(joined) and sorted(len(member.assignment()) for member in members) == [2, 2]
+
+    wait_until(shared, 40, "two partitions for each")
+    for member in members:
+        member.close()
+
+
+def test_settings_that_do_not_fit_together_leave_no_member_behind(broker, topic_name, io):
+    client = {"bootstrap_servers": broker.bootstrap_servers}
+    wrong = ConsumerSettings(
+        topic_name, client, (topic_name,), session_timeout_ms=6000, heartbeat_interval_ms=6000)
+    for _ in range(3):
+        with pytest.raises(ConfigError, match=r"consumer\.override"):
+            GroupConsumer(wrong, io, lambda: None)
+    assert not io.members
+    shared, topics = io.client(client, every_topic=False, create_topics=True)
+    assert shared.metadata.release(topics), "the last one"
 
 
 def test_a_topic_that_is_created_later_is_found(broker, topic_name, io):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.admin import AlterClientQuotasRequest
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.append import Appender
@@ -269,6 +270,20 @@ def test_an_appender_that_outlives_its_owner_begins_no_transaction(cluster, topi
         late.admit([(name, 0)])
 
 
+def test_a_partition_that_is_only_likely_to_be_used_may_be_gone(cluster, topic):
+    name = topic()
+    owner = TransactionOwner(cluster, f"id-{name}")
+    owner.init()
+    member = TransactionMember(cluster, owner.identity, (), [(f"{name}-deleted", 0)])
+    member.admit([(name, 0)])
+    appender = Appender(cluster, owner.identity, admit=member.admit)
+    appender.append(name, 0, raw([b"x"]))
+    appender.flush()
+    owner.joined([(name, 0)])
+    owner.commit()
+    assert [row["value"] for row in read(cluster, name, isolation="read_committed")] == [b"x"]
+
+
 def test_read_committed_waits_for_an_open_transaction(cluster, topic):
     name = topic()
     owner = TransactionOwner(cluster, f"id-{name}")
@@ -296,6 +311,27 @@ def test_reading_deleted_records_raises_out_of_range(broker, cluster, topic):
             list(read_range(cluster, name, 0, start, end))
         assert (raised.value.log_start, raised.value.log_end) == (40, 100)
     assert cluster.offsets([(name, 0)], "earliest") == {(name, 0): 40}
+
+
+def test_a_quota_delays_a_reader_and_does_not_fail_it(broker, cluster, topic, caplog):
+    name = topic()
+    appender = Appender(cluster, None)
+    appender.append(name, 0, raw([os.urandom(1000) for _ in range(2600)]))
+    appender.flush()
+    client = f"limited-{name}"
+    limited = KafkaCluster(client_settings({"bootstrap.servers": broker.bootstrap_servers, "client.id": client}))
+    entry = AlterClientQuotasRequest.EntryData
+    entity = [entry.EntityData(entity_type="client-id", entity_name=client)]
+    quotas = [entry.OpData(key="consumer_byte_rate", value=200_000.0)]
+    change = AlterClientQuotasRequest(entries=[entry(entity=entity, ops=quotas)], validate_only=False)
+    limited.partitions(name)
+    response = limited.io.run(partial(limited.io.send, change, None))
+    assert [one.error_code for one in response.entries] == [0]
+    try:
+        assert len(read(limited, name, fetch_bytes=1_500_000)) == 2600
+    finally:
+        limited.close()
+    assert "FetchResponse throttled by broker" in caplog.text
 
 
 def test_an_unknown_topic_raises_an_error_unless_it_may_be_created(cluster, topic_name):

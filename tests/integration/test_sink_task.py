@@ -153,6 +153,19 @@ def test_a_position_that_was_deleted_follows_the_reset_policy(
     assert sorted(rig.values()[20:], key=int) == [*expected, *numbers(10, 100)]
 
 
+def test_without_a_reset_policy_what_was_written_before_the_failure_is_committed(rig: SinkRig) -> None:
+    rig.produce(20)
+    first = rig.start()
+    first.await_records(20)
+    first.stop()
+    rig.produce(80, start=20)
+    for future in rig.admin.delete_records([TopicPartition(rig.topic, 1, 30)]).values():
+        future.result(20)
+    error = rig.start(**{"consumer.override.auto.offset.reset": "none"}).await_error()
+    assert isinstance(error, OffsetsMissingError)
+    assert rig.committed() == {0: 50, 1: 10}
+
+
 def test_without_a_reset_policy_a_task_without_offsets_fails(rig: SinkRig) -> None:
     rig.produce(2)
     error = rig.start(**{"consumer.override.auto.offset.reset": "none"}).await_error()
@@ -171,6 +184,40 @@ def test_a_recreated_topic_is_read_from_its_start(rig: SinkRig) -> None:
     rig.produce(10, start=500)
     loop.await_records(110, within=40)
     assert set(rig.values()) >= set(numbers(10, 500))
+
+
+def test_a_deleted_topic_does_not_delay_the_partitions_of_others(rig: SinkRig) -> None:
+    """Its end cannot be found, and its offset cannot be committed."""
+    other = f"{rig.topic}-other"
+    rig.make_topic(2, other)
+    rig.produce(10)
+    rig.produce(2, other)
+    loop = rig.start(topics=f"{rig.topic},{other}")
+    loop.await_records(12)
+    loop.order(lambda runner: runner.pause())
+    rig.produce(20, start=10)
+    rig.produce(2, other)
+    rig.admin.delete_topics([other])[other].result(20)
+    loop.order(lambda runner: runner.resume())
+    wait_until(lambda: sorted(map(int, rig.values()))[-20:] == list(range(10, 30)), 20, "the other topic's records")
+    wait_until(lambda: rig.committed() == {0: 15, 1: 15}, 20, "their offsets")
+    assert len([value for value in rig.values() if int(value) >= 10]) == 20, "they are written once"
+
+
+def test_a_batch_goes_on_without_a_partition_that_cannot_be_read(rig: SinkRig) -> None:
+    """The records of the others are written once."""
+    other = f"{rig.topic}-other"
+    rig.make_topic(2, other)
+    rig.engine.free.clear()
+    rig.produce(10)
+    rig.produce(2, other)
+    loop = rig.start(topics=f"{rig.topic},{other}")
+    wait_until(lambda: rig.engine.jobs > 0, 20, "a batch")
+    rig.admin.delete_topics([other])[other].result(20)
+    rig.engine.free.set()
+    loop.await_records(10)
+    assert loop.error is None
+    assert sorted(map(int, rig.values())) == list(range(10))
 
 
 def test_tasks_share_the_partitions_and_take_over_those_of_a_stopped_task(rig: SinkRig) -> None:
@@ -291,6 +338,25 @@ def test_cancel_abandons_a_hanging_batch(rig: SinkRig) -> None:
     loop.runner.cancel()
     assert isinstance(loop.await_error(within=10), ConnectError), "long before the batch would have ended"
     assert rig.committed() == {}
+
+
+def test_a_batch_that_is_submitted_after_its_task_was_abandoned_is_cancelled(
+    rig: SinkRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan may have taken longer than the task had to stop; the writer may hang as well."""
+    rig.engine.free.clear()
+    submit = rig.engine.submit
+    rig.produce(10)
+    loop = rig.start()
+
+    def cancelled_meanwhile(task: str, splits: Any) -> Any:
+        loop.runner.cancel()
+        return submit(task, splits)
+
+    monkeypatch.setattr(rig.engine, "submit", cancelled_meanwhile)
+    assert "the batch of" in str(loop.await_error(within=10))
+    loop.stop()
+    assert rig.values() == []
 
 
 def test_a_wrong_converter_fails_at_the_start(rig: SinkRig) -> None:

@@ -121,6 +121,7 @@ def test_offsets_that_cannot_be_written_fail_the_task_and_the_batch_is_repeated(
     write, rig.offsets.write = rig.offsets.write, _refuse
     error = rig.start().await_error()
     assert str(error) == "the offsets topic is gone"
+    assert rig.metrics.commits == {"done": 0, "failed": 1, "skipped": 0}
     rig.offsets.write = write
     rig.start().await_records(10)
     assert rig.records() == {0: numbers(10) * 2}, "at least once"

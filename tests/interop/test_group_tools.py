@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from spark_tasks.kafka.group_io import GroupIo
-from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer
+from spark_tasks.kafka.group_settings import ConsumerSettings
+from spark_tasks.kafka.membership import GroupConsumer
 from tests.rigs.group_herder import FakeHerder, settled
 from tests.rigs.kafka_tools import java
 from tests.rigs.support import wait_until

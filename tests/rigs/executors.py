@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
+import subprocess
+import sys
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
@@ -36,6 +39,29 @@ class Gate:
         return self.name
 
 
+def pass_gate(name: str) -> None:
+    begun.append(name)
+    gates[name].wait(20)
+
+
+class _Trapped:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return pass_gate, (self._name,)
+
+
+@dataclass(frozen=True)
+class GateInResult:
+    """Its result waits when it is unpickled."""
+
+    name: str
+
+    def run(self) -> _Trapped:
+        return _Trapped(self.name)
+
+
 class Threads:
     """A Launcher whose processes are threads; one that is killed is no longer heard."""
 
@@ -58,7 +84,7 @@ class Threads:
             self.works.append(work)
             threading.Thread(target=self._obey, args=(leash, work), daemon=True).start()
             while split := wire.receive(work):
-                wire.send(work, pickled_outcomes([run_split(split)]))
+                wire.send(work, pickled_outcomes([run_split(split.removeprefix(wire.OTHER))]))
             work.shutdown(socket.SHUT_RDWR)
 
     @staticmethod
@@ -117,8 +143,29 @@ class Kept(Threads):
             leash, work = dial(ticket, leash=True), dial(ticket, leash=False)
             self.works += [leash, work]
             while split := wire.receive(work):
-                wire.send(work, pickled_outcomes([run_split(split)]))
+                wire.send(work, pickled_outcomes([run_split(split.removeprefix(wire.OTHER))]))
             work.shutdown(socket.SHUT_RDWR)
+
+
+SERVE = "import pickle, sys, spark_tasks.spark.residents.link as l; l.serve(pickle.load(sys.stdin.buffer))"
+
+
+class Processes(Threads):
+    """Real processes, which take a second to start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def launch(self, ticket: Ticket) -> None:
+        process = subprocess.Popen([sys.executable, "-c", SERVE], stdin=subprocess.PIPE)
+        assert process.stdin is not None
+        with process.stdin as tickets:
+            pickle.dump(ticket, tickets)
+        self.started.append(process)
+
+    def ended(self) -> bool:
+        return all(process.poll() is not None for process in self.started)
 
 
 class Rig:

@@ -230,7 +230,7 @@ class FakeWorker:
 
     def _info(self, name: ConnectorName) -> ConnectorInfo:
         config = self.config.connector_configs[name]
-        return ConnectorInfo(name, config, tuple(self.config.tasks(name)), self.connector_type(config))
+        return ConnectorInfo(name, config, tuple(self.config.tasks(name)))
 
     def _put(self, request: PutConnector) -> Created:
         check_config(request.config)
@@ -240,7 +240,7 @@ class FakeWorker:
         before = self._info(name).tasks if exists else ()
         state = request.initial_state or self.config.target_states.get(name, TargetState.STARTED)
         self._set(name, request.config, state)
-        info = ConnectorInfo(name, request.config, before, self.connector_type(request.config))
+        info = ConnectorInfo(name, request.config, before)
         return Created(not exists, info)
 
     def _set(self, name: ConnectorName, config: Config, target: TargetState) -> None:
@@ -295,8 +295,7 @@ class FakeWorker:
             connector = replace(connector, state=State.RESTARTING)
             if request.request.include_tasks:
                 tasks = [replace(task, state=State.RESTARTING) for task in tasks]
-        kind = self.connector_type(self.config.connector_configs[name])
-        return ConnectorStateInfo(name, connector, tuple(tasks), kind)
+        return ConnectorStateInfo(name, connector, tuple(tasks))
 
     def _verify(self, signature: Signature | None) -> None:
         if signature is None:

@@ -37,7 +37,7 @@ class Group:
         self.writes, self.may_write = threading.Event(), threading.Event()
         self.may_write.set()
         self.meanwhile = lambda: None  # called while the task polls the group
-        self.cluster = SimpleNamespace(offsets=lambda wanted, *_, **__: dict.fromkeys(wanted, 0))
+        self.cluster = SimpleNamespace(offsets_by_now=lambda wanted, *_, **__: dict.fromkeys(wanted, 0))
 
     # what GroupConsumer does
     def poll(self, _timeout_ms, leaving):
@@ -78,7 +78,8 @@ class Group:
     def ends(self, partitions, _isolation):
         return dict.fromkeys(partitions, self.end)
 
-    refresh = ends
+    def refresh(self, wanted, isolation, **_):
+        return self.ends(wanted, isolation)
 
     def records(self, _partition, _offset):
         return b""

@@ -12,6 +12,7 @@ from actors.herder.state import HerderSettings, HerderState, Slot
 from actors.messages.correlation_ids import Epoch
 from heeler.worker.metrics.registry import WorkerMetrics
 from spark_tasks.metrics.task import SplitFigures, TaskMetrics
+from spark_tasks.plugins import Kind
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
 from storage.status.state import Restarts, Status, StatusState
@@ -40,12 +41,21 @@ class Cluster:
         self.config = ClusterConfigState()
         self.statuses = StatusState()
         self.slots: dict = {}
+        self.kind, self.known_facts = "source", 0
         self.metrics = WorkerMetrics({"key.converter": "K"}, lambda: self.config, lambda: self.statuses,
-                                     lambda _: "source", "0.1.0",
-                                     lambda kind, plugin, wanted: f"{kind.name} {plugin} {wanted}")
+                                     self, "0.1.0")
         self.metrics.worker_id = ME
         self.state = STATE
         self.epochs = iter(range(1, 1_000_000))
+
+    def connector_type(self, _: object) -> str:
+        return self.kind
+
+    def version(self, kind: Kind, name: str, wanted: str | None) -> str:
+        return f"{kind.name} {name} {wanted}"
+
+    def known(self) -> int:
+        return self.known_facts
 
     def has(self, name: str, *tasks: State, state: State = State.RUNNING, worker: WorkerId = ME,
             restarts: Sequence[Restarts | None] = ()) -> None:
@@ -56,7 +66,10 @@ class Cluster:
         connector = ConnectorName(name)
         self.config = replace(
             self.config, connector_configs={**self.config.connector_configs, connector: {
-                "connector.class": "C", "value.converter": "V", "value.converter.plugin.version": "[1,2)"}},
+                "connector.class": "C", "value.converter": "V", "value.converter.plugin.version": "[1,2)",
+                "transforms": "a, b", "transforms.a.type": "A", "transforms.b.type": "B", "transforms.b.predicate": "p",
+                "transforms.b.plugin.version": "3", "predicates": "p,q", "predicates.p.type": "P",
+                "predicates.q.type": "Q"}},
             target_states={**self.config.target_states, connector: TargetState.STARTED},
             task_configs={**self.config.task_configs, **{
                 ConnectorTaskId(connector, n): {"task.class": "T"} for n in range(len(tasks))}})

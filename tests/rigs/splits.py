@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import os
+import resource
 import signal
+import socket
 import sys
 import threading
 import time
@@ -147,6 +150,74 @@ class HoldInterpreter:
         left = 60
         while left:  # a signal interrupts it
             left = ctypes.PyDLL(None).sleep(left)
+
+
+@dataclass(frozen=True)
+class ChangeProcess:
+    """Changes whatever libraries change in their process, and forgets an alarm."""
+
+    def run(self) -> int:
+        signal.signal(signal.SIGALRM, lambda *_: interrupt())
+        signal.alarm(1)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+        os.chdir("/")
+        os.environ["TZ"] = "Asia/Tokyo"
+        os.environ["A_PASSWORD"] = "a"  # noqa: S105
+        time.tzset()
+        os.umask(0)
+        gc.disable()
+        resource.setrlimit(resource.RLIMIT_CPU, (10_000, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+        socket.setdefaulttimeout(0.001)
+        return os.getpid()
+
+
+@dataclass(frozen=True)
+class SeeProcess:
+    """What ChangeProcess changes."""
+
+    def run(self) -> tuple[object, ...]:
+        umask = os.umask(0o077)
+        os.umask(umask)
+        return (signal.getitimer(signal.ITIMER_REAL)[0], signal.getsignal(signal.SIGTERM), Path.cwd(), time.tzname,
+                resource.getrlimit(resource.RLIMIT_CPU), os.environ.get("A_PASSWORD"), umask,
+                gc.isenabled(), socket.getdefaulttimeout(), os.getpid())
+
+
+@dataclass(frozen=True)
+class LeaveBehind:
+    """Returns its process, in which a thread goes on: one that uses the CPU, or a timer."""
+
+    kind: str
+
+    def run(self) -> int:
+        if self.kind == "timer":
+            threading.Timer(60.0, os._exit, (1,)).start()
+        else:
+            threading.Thread(target=_loop, daemon=True).start()
+        return os.getpid()
+
+
+def _loop() -> None:
+    while True:
+        pass
+
+
+@dataclass(frozen=True)
+class OomScore:
+    """How much rather than others the kernel ends its process if memory is full."""
+
+    def run(self) -> int:
+        return int(Path("/proc/self/oom_score_adj").read_text())
+
+
+@dataclass(frozen=True)
+class CloseDescriptors:
+    """Closes all its process's descriptors, as a library does that makes a daemon of its process, and goes on."""
+
+    def run(self) -> None:
+        os.closerange(3, 1024)
+        time.sleep(60)
 
 
 @dataclass(frozen=True)

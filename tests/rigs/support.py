@@ -53,3 +53,8 @@ class Sleeper:
 
     def wake(self) -> None:
         self._behind = 0.0
+
+
+def no_thread(*_: object) -> None:
+    """Takes the place of Thread.start in a process that cannot start more threads."""
+    raise RuntimeError("can't start new thread")

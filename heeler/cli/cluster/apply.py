@@ -25,7 +25,7 @@ from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
     from heeler.cli.cluster.config_files import Wanted
-    from heeler.cli.cluster.plan import Change
+    from heeler.cli.cluster.plan import Change, Mask
 
 _SIGNS: Final = {"create": ("+", "green"), "change": ("~", "yellow"), "delete": ("-", "red")}
 _DONE: Final = {"create": "created", "change": "changed", "delete": "deleted"}
@@ -84,13 +84,18 @@ def create(session: ClusterSession, paths: tuple[Path, ...], state: str | None) 
     from dataclasses import replace
 
     from heeler.cli.cluster.config_files import read_connectors
+    from heeler.cli.cluster.secret_keys import SecretKeys
     from heeler.cli.output import Format
 
+    secret = SecretKeys(session)
     wanted = {w.name: replace(w, initial_state=state.upper()) if state else w for w in read_connectors(paths)}
 
     def act(name: str) -> ChangeMade:
-        response = _post(session, wanted[name])
-        return ChangeMade("created", None if session.format is Format.TABLE else _without_secrets(session, response))
+        if session.format is Format.TABLE:
+            _post(session, wanted[name])
+            return ChangeMade("created")
+        mask = secret.mask(wanted[name].config)  # before: without it, the response could not be shown
+        return ChangeMade("created", _without_secrets(_post(session, wanted[name]), mask))
 
     return each(session, dict.fromkeys(wanted, "create"), act)
 
@@ -171,14 +176,12 @@ def _post(session: ClusterSession, wanted: Wanted) -> Any:
     return session.call("POST", "/connectors", {"name": wanted.name, "config": dict(wanted.config), **state})
 
 
-def _without_secrets(session: ClusterSession, response: Any) -> dict[str, Any]:
+def _without_secrets(response: Any, mask: Mask) -> dict[str, Any]:
     """The response to POST /connectors."""
     from heeler.cli.cluster.responses import as_config, as_object
-    from heeler.cli.cluster.secret_keys import SecretKeys
 
     created = as_object(response, "a connector")
     config = as_config(created.get("config"), "a connector's config")
-    mask = SecretKeys(session).mask(config)
     return {**created, "config": {key: mask(key, value) for key, value in config.items()}}
 
 

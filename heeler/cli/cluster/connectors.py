@@ -170,7 +170,8 @@ def tasks(session: ClusterSession, connector: str, show_secrets: bool) -> int:
     tasks = as_list(session.call("GET", path_of("connectors", connector, "tasks")), "a list of tasks")
     parts = {p.task: p for p in as_status(session.call("GET", path_of("connectors", connector, "status"))).tasks}
     secret = SecretKeys(session)
-    of_connector = secret.keys_of(session.call("GET", path_of("connectors", connector, "config")))
+    of_connector = frozenset[str]() if show_secrets else secret.keys_of(
+        session.call("GET", path_of("connectors", connector, "config")))
     rows: list[tuple[Any, ...]] = []
     data = []
     for item in tasks:

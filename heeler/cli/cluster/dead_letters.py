@@ -50,6 +50,7 @@ def replay(session: ClusterSession, connector: str, limit: int | None, values: b
     errors.tolerance=all and errors.deadletterqueue.context.headers.enable=true. Exits with 1 if records were refused
     again.
     """
+    from heeler.cli.cluster.responses import as_count
     from heeler.cli.output import Format
 
     names = {"first": "from", "end": "to"}
@@ -60,9 +61,10 @@ def replay(session: ClusterSession, connector: str, limit: int | None, values: b
         response = _replay(session, connector, {**order, "dry_run": True, "values": values})
         if dry_run or session.format is Format.TABLE:
             _show(session, response)
-        if dry_run or response.get("state") != "DONE" or not response.get("would_replay"):
+        count = as_count(response.get("would_replay"), "the number of letters")
+        if dry_run or response.get("state") != "DONE" or not count:
             return 0 if response.get("state") == "DONE" else NO
-        confirm(f"Replay {response['would_replay']} dead letters?", yes=yes)
+        confirm(f"Replay {count} dead letters?", yes=yes)
     response = _replay(session, connector, order)
     _show(session, response)
     return 0 if response.get("state") == "DONE" and not response.get("refused_again") else NO

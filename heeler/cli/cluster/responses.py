@@ -27,6 +27,15 @@ def as_list(value: Any, what: str) -> list[Any]:
     return value
 
 
+def as_count(value: Any, what: str) -> int:
+    """The value, which is a whole number; 0 for null. Raises UnexpectedResponseError."""
+    if value is None:
+        return 0
+    if not isinstance(value, int):
+        raise _unexpected(what, "a number", value)
+    return value
+
+
 def as_config(value: Any, what: str) -> dict[str, str]:
     """A connector's configuration: an object with strings as values. Keys with null, which older workers of Java
     accept, are left out. Raises UnexpectedResponseError.

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 from heeler.cli.cluster.plan import Mask, mask_of
 from heeler.cli.cluster.responses import as_config, as_list, as_object
 from heeler.cli.rest_client import RestError, path_of
+from heeler.cli.safe_text import safe
 
 if TYPE_CHECKING:
     from heeler.cli.cluster.session import ClusterSession
+
+_UNKNOWN: Final = (404, 400)
+"""There is no such plugin, or the worker is older than Kafka 3.2; the class is no plugin whose keys it tells."""
+_CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
+_CHAINS: Final = ("transforms", "predicates")
 
 
 class SecretKeys:
@@ -25,18 +31,36 @@ class SecretKeys:
         return mask_of(config, secret_keys={*self.keys_of(config), *extra_keys})
 
     def keys_of(self, config: object) -> frozenset[str]:
-        """The PASSWORD keys of the connector's plugins; empty if the worker does not know the plugin."""
-        plugin = as_config(config, "a connector's config").get("connector.class")
-        if plugin is None:
-            return frozenset()
-        if plugin not in self._known:
-            self._known[plugin] = self._password_keys(plugin)
-        return self._known[plugin]
+        """The PASSWORD keys of the connector and of its converters, transforms and predicates; those of plugins that
+        the worker does not know are not among them. Raises ConnectErrors: without the keys, secrets would be shown.
+        """
+        found = _plugins_of(as_config(config, "a connector's config"))
+        return frozenset(prefix + key for prefix, plugin in found for key in self._password_keys(plugin))
 
     def _password_keys(self, plugin: str) -> frozenset[str]:
+        if plugin not in self._known:
+            self._known[plugin] = self._asked_for(plugin)
+        return self._known[plugin]
+
+    def _asked_for(self, plugin: str) -> frozenset[str]:
         try:
             keys = self._session.call("GET", path_of("connector-plugins", plugin, "config"))
-        except RestError:  # removed since, or the worker is older than Kafka 3.2
+        except RestError as error:
+            if error.status not in _UNKNOWN:
+                raise RestError(error.status, f"{error.message} (asked for the keys of {safe(plugin)} that are "
+                                "passwords, which are hidden)") from error
             return frozenset()
         definitions = [as_object(key, "a key's definition") for key in as_list(keys, "a plugin's keys")]
         return frozenset(str(key.get("name")) for key in definitions if key.get("type") == "PASSWORD")
+
+
+def _plugins_of(config: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The prefix of each plugin's keys, and its class; without plugins that have no keys in this config."""
+    classes = {"": config.get("connector.class"), **{f"{key}.": config.get(key) for key in _CONVERTERS}}
+    for chain in _CHAINS:
+        for name in config.get(chain, "").split(","):
+            prefix = f"{chain}.{name.strip()}."
+            classes[prefix] = config.get(f"{prefix}type")
+    for prefix, plugin in classes.items():
+        if plugin and any(key.startswith(prefix) and key != f"{prefix}type" for key in config):
+            yield prefix, plugin

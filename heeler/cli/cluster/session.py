@@ -6,8 +6,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -141,11 +141,23 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, urls: tuple[str, ...], profile: str | None, output: str, timeout: float, **kw: Any) -> None:
         urls = _urls(click.get_current_context(), urls)
-        with errors_without_trace():
+        with errors_without_trace(), deep_responses_refused():
             code = function(ClusterSession(client_of(urls, profile, timeout), Format(output)), *args, **kw)
         sys.exit(code or 0)
 
     return run
+
+
+@contextmanager
+def deep_responses_refused() -> Iterator[None]:
+    """Raises UnexpectedResponseError for a response that is nested too deeply to be shown."""
+    try:
+        yield
+    except RecursionError:
+        from heeler.cli.rest_client import UnexpectedResponseError
+
+        raise UnexpectedResponseError("A response is nested too deeply to be shown. Is that a Kafka Connect worker?"
+                                      ) from None
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -203,7 +215,8 @@ def complete_connectors(context: click.Context, _parameter: click.Parameter, inc
         near = _nearest(context)
         client = client_of(near.get("urls") or (), near.get("profile"), 0)
         names = [n for n in as_list(client.call("GET", "/connectors"), "names") if isinstance(n, str) and not unsafe(n)]
-        return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in sorted(names)
+                if name.startswith(incomplete) and not name.startswith("-")]  # it would be an option
     return []
 
 

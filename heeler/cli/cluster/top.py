@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("CONNECTOR", "PART", "STATE", "RECORDS/S", "LAG", "ERRORS", "WORKER", "PROBLEM")
 SPARE: Final = ("WORKER", "ERRORS", "LAG", "RECORDS/S")  # left out, in this order, on a narrow terminal
+_MAX_COUNT: Final = 2**63
 Place = tuple[str, int]
 """A task: its connector and number."""
 _SAMPLE = re.compile(
     r"^(heeler_(?:task_records_total|task_errors_total|sink_lag_records))\{(.*)\} (\S+)$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_LABEL = re.compile(r'(?<!\w)(\w++)="((?:[^"\\]++|\\.)*+)"')
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ def parse_metrics(text: str, into: TopFigures) -> None:
             place, number = (parsed["connector"], int(parsed["task"])), float(value)
         except (KeyError, ValueError):
             continue
-        if number != number or number in (float("inf"), float("-inf")):  # noqa: PLR0124 - not a number
+        if not _is_count(number):
             continue
         if name == "heeler_task_records_total":
             if parsed.get("stage") == "write":
@@ -124,6 +125,11 @@ def parse_metrics(text: str, into: TopFigures) -> None:
         else:
             kept = into.lag if name == "heeler_sink_lag_records" else into.errors
             kept[place] = kept.get(place, 0) + number
+
+
+def _is_count(number: float) -> bool:
+    """Whether a worker can have counted so far; a response may have any number, or none (NaN)."""
+    return 0 <= number < _MAX_COUNT
 
 
 def _rate(before: TopFigures | None, now: TopFigures, place: Place) -> float | None:
@@ -170,8 +176,9 @@ def _by_offsets(session: ClusterSession, statuses: Iterable[ConnectorOverview], 
             continue
         for item in response.get("offsets", []) if isinstance(response, dict) else []:
             offset = item.get("offset") if isinstance(item, dict) else None
-            if isinstance(offset, dict) and isinstance(offset.get("kafka_offset"), int):
-                sums[one.name, one.tasks[0].task or 0] += offset["kafka_offset"]
+            position = offset.get("kafka_offset") if isinstance(offset, dict) else None
+            if isinstance(position, int) and _is_count(position):
+                sums[one.name, one.tasks[0].task or 0] += position
     found.records.update(sums)
 
 

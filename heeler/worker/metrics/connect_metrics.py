@@ -55,8 +55,9 @@ def _percent(part: int, all_: int) -> float:
     return part / all_ if all_ else 0.0
 
 
-def _commits(task: TaskMetrics) -> int:
-    return sum(task.commits.values())
+def _commits(task: TaskMetrics, how: str) -> float:
+    """The fraction of the commits that ended like this. As in Kafka Connect, skipped ones are not among them."""
+    return _percent(task.commits[how], task.commits["done"] + task.commits["failed"])
 
 
 _TASK, _SOURCE, _SINK = "connector-task-metrics", "source-task-metrics", "sink-task-metrics"
@@ -71,9 +72,9 @@ FIGURES: Sequence[_Figure] = (
     _Figure(_TASK, "batch-size-avg", "Average number of records in recent batches.",
             lambda t, now: t.batch_sizes.average(now)),
     _Figure(_TASK, "offset-commit-failure-percentage", "Fraction of the offset commits that failed, 0 to 1.",
-            lambda t, _: _percent(t.commits["failed"], _commits(t))),
+            lambda t, _: _commits(t, "failed")),
     _Figure(_TASK, "offset-commit-success-percentage", "Fraction of the offset commits that succeeded, 0 to 1.",
-            lambda t, _: _percent(t.commits["done"], _commits(t))),
+            lambda t, _: _commits(t, "done")),
     _Figure(_SOURCE, "source-record-poll-rate", "Records read per second, before transforms.",
             lambda t, now: t.record_rates["read"].rate(now), "source"),
     _Figure(_SOURCE, "source-record-poll-total", "Records read, before transforms.",
@@ -109,7 +110,7 @@ FIGURES: Sequence[_Figure] = (
             lambda t, _: max(t.lags.values(), default=0), "sink"),
     _Figure(_SINK, "partition-count", "Topic partitions assigned to the task.", lambda t, _: len(t.lags), "sink"),
     _Figure(_SINK, "offset-commit-seq-no", "The sequence number of the last offset commit.",
-            lambda t, _: _commits(t), "sink"),
+            lambda t, _: sum(t.commits.values()), "sink"),
     _Figure(_SINK, "offset-commit-completion-rate", "Successful offset commits per second.",
             lambda t, now: t.commit_rates["done"].rate(now), "sink"),
     _Figure(_SINK, "offset-commit-completion-total", "Successful offset commits.",
@@ -149,10 +150,10 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     """All of Kafka Connect's metrics of tasks."""
     _label_series(page, name_of(_TASK, "status"), "The task's state, as a label.",
           [f'{row.labels},status="{_WORDS[row.state]}"' for row in rows])
-    classes = page.kept.get(f"{_TASK}-classes", [(row.labels, row.classes) for row in rows], lambda: _classes(rows))
-    for attribute, about in classes.items():
+    plugins = page.kept.get(f"{_TASK}-plugins", [(row.labels, row.plugins) for row in rows], lambda: _plugins(rows))
+    for (group, attribute), about in plugins.items():
         owner, _, what = attribute.replace("_", " ").rpartition(" ")
-        _label_series(page, name_of(_TASK, attribute), f"The {owner}'s {what}, as a label.", about)
+        _label_series(page, name_of(group, attribute), f"The {owner}'s {what}, as a label.", about)
     with_metrics = [(row, row.metrics) for row in rows if row.metrics is not None]
     places = [row.labels for row, _ in with_metrics]
     page.column(name_of(_TASK, "running-ratio"), "gauge", "Fraction of its lifetime that the task was running.", places,
@@ -169,10 +170,18 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
         page.column(figure.name, figure.kind, figure.text, places, [value(task, now) for task, now in tasks_])
 
 
-def _classes(rows: Sequence[TaskRow]) -> dict[str, list[str]]:
-    """The labels of the series of each of CLASSES."""
-    return {attribute: [f'{row.labels},{attribute}="{escaped(row.classes[attribute])}"' for row in rows
-                        if attribute in row.classes] for attribute in CLASSES}
+def _plugins(rows: Sequence[TaskRow]) -> dict[tuple[str, str], list[str]]:
+    """The labels of the series that name plugins of tasks, by group and attribute."""
+    found = {(_TASK, attribute): [f'{row.labels},{attribute}="{escaped(row.plugins.classes[attribute])}"'
+                                  for row in rows if attribute in row.plugins.classes] for attribute in CLASSES}
+    for row in rows:
+        for stage in row.plugins.stages:
+            group, of_stage = f"connector-{stage.kind}-metrics", f"{row.labels},{labels({stage.kind: stage.name})}"
+            for what, value in (("class", stage.class_name), ("version", stage.version)):
+                if value:
+                    attribute = f"{stage.kind}_{what}"
+                    found.setdefault((group, attribute), []).append(f'{of_stage},{attribute}="{escaped(value)}"')
+    return found
 
 
 def _label_series(page: Page, name: str, text: str, labels_: Sequence[str]) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Final
 
 from actors.herder.state import HerderState
 from actors.instances.scaler import Scaled
 from heeler.worker.metrics import connect_metrics, heeler_metrics
 from heeler.worker.metrics.observed import Observed
-from heeler.worker.metrics.rows import ConnectorRow, TaskRow, Version, classes_of
+from heeler.worker.metrics.rows import ConnectorRow, Facts, TaskPlugins, TaskRow, classes_of, stages_of
 from heeler.worker.metrics.text import Kept, Page, labels
 from spark_tasks.kafka.client_metrics import Figure
 from spark_tasks.metrics.engine import EngineFigures
@@ -35,20 +35,18 @@ class WorkerMetrics:
 
     def __init__(
         self, worker: Mapping[str, str], configs: Callable[[], ClusterConfigState], statuses: Callable[[], StatusState],
-        connector_type: Callable[[Config | None], str], version: str,
-        plugin_version: Version = lambda _kind, _name, _wanted: None,
+        plugins: Facts, version: str,
     ) -> None:
         self._worker = worker
         self._configs = configs
         self._statuses = statuses
-        self._connector_type = connector_type
+        self._plugins = plugins
         self._version = version
-        self._plugin_version = lru_cache(1000)(plugin_version)  # plugins stay as they were at the start
         self._tasks: dict[ConnectorTaskId, TaskMetrics] = {}
         self._connectors: dict[ConnectorName, PluginMetrics] = {}
         self._seen = Observed()
         self._kept = Kept()
-        self._classes: dict[ConnectorTaskId, tuple[object, Mapping[str, str]]] = {}
+        self._plugins_of_tasks: dict[ConnectorTaskId, tuple[object, TaskPlugins]] = {}
         self.worker_id = WorkerId("")
         self.stalled: Callable[[], Collection[ConnectorTaskId]] = frozenset
         self.scaling: Callable[[], Mapping[ConnectorName, Scaled]] = dict
@@ -112,7 +110,8 @@ class WorkerMetrics:
     def _task_rows(self, inboxes: Mapping[ItemId, int]) -> list[TaskRow]:
         now, config, statuses = time.monotonic(), self._configs(), self._statuses()
         rows = []
-        classes_by_task: dict[ConnectorTaskId, tuple[object, Mapping[str, str]]] = {}
+        known = self._plugins.known()  # plugins that were not known at the last scrape may be known now
+        plugins_by_task: dict[ConnectorTaskId, tuple[object, TaskPlugins]] = {}
         for name, found in statuses.tasks.items():
             connector, of_connector = config.connector_configs.get(name), statuses.connectors.get(name)
             version = of_connector.version if of_connector is not None else None
@@ -124,22 +123,23 @@ class WorkerMetrics:
                 if status.state is State.UNASSIGNED and task not in self._seen.slots:
                     continue
                 source = (connector, config.task_configs.get(task), version, status.version)
-                classes = self._classes.get(task)
-                if classes is None or classes[0] != source:
-                    classes = source, self._classes_of(*source)
-                classes_by_task[task] = classes
+                plugins = self._plugins_of_tasks.get(task)
+                if plugins is None or plugins[0] != (known, source):
+                    plugins = (known, source), self._plugins_of(*source)
+                plugins_by_task[task] = plugins
                 rows.append(TaskRow(task, self.worker_id, status.state, now, self._tasks.get(task),
-                                    self._seen.restarts.get(task, {}), inboxes.get(task), classes[1],
+                                    self._seen.restarts.get(task, {}), inboxes.get(task), plugins[1],
                                     healing=status.restarts))
-        self._classes = classes_by_task
+        self._plugins_of_tasks = plugins_by_task
         return rows
 
-    def _classes_of(self, connector: Config | None, task: Config | None, version: str | None,
-                    task_version: str | None) -> Mapping[str, str]:
-        """The labels CLASSES. `version`, `task_version`: those that the connector and the task have reported."""
+    def _plugins_of(self, connector: Config | None, task: Config | None, version: str | None,
+                    task_version: str | None) -> TaskPlugins:
+        """The plugins of a task. `version`, `task_version`: those that the connector and the task have reported."""
         own = {"connector_version": version, "task_class": (task or {}).get("task.class"), "task_version": task_version}
-        return {**classes_of(self._worker, connector or {}, self._connector_type(connector or {}),
-                             self._plugin_version), **{key: value for key, value in own.items() if value}}
+        found = classes_of(self._worker, connector or {}, self._plugins)
+        return TaskPlugins({**found, **{key: value for key, value in own.items() if value}},
+                           tuple(stages_of(connector or {}, self._plugins)))
 
     def _connector_rows(self, tasks: Iterable[TaskRow], inboxes: Mapping[ItemId, int]) -> list[ConnectorRow]:
         by_name: dict[ConnectorName, list[State]] = {}
@@ -155,7 +155,7 @@ class WorkerMetrics:
             config, plugins = configs.get(name), self._connectors.get(name)
             rows.append(ConnectorRow(
                 name, self.worker_id, status.state if status is not None and runs_here else None,
-                self._connector_type(config), (config or {}).get("connector.class", ""),
+                self._plugins.connector_type(config), (config or {}).get("connector.class", ""),
                 (status.version if status is not None else None) or "unknown", by_name.get(name, []),
                 self._seen.restarts.get(name, {}), inboxes.get(name),
                 plugins.figures() if plugins is not None else None,

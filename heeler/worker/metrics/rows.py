@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 from heeler.worker.metrics.text import labels
 from spark_tasks.metrics.plugins import Figures
@@ -30,6 +31,22 @@ def _of_connector(connector: ConnectorName, worker: WorkerId) -> str:
     return labels({"connector": connector, "worker": worker})
 
 
+class StagePlugin(NamedTuple):
+    """A transform of a task, or a predicate that one has. `version`: None if it has none."""
+
+    kind: str  # "transform" or "predicate"
+    name: str
+    class_name: str
+    version: str | None
+
+
+class TaskPlugins(NamedTuple):
+    """The plugins of a task. `classes`: the known values of CLASSES, by attribute."""
+
+    classes: Mapping[str, str] = MappingProxyType({})
+    stages: Sequence[StagePlugin] = ()
+
+
 @dataclass(slots=True)
 class TaskRow:
     """A task of this worker. `metrics`: None if it could not be created. `healing`: its automatic restarts
@@ -43,7 +60,7 @@ class TaskRow:
     metrics: TaskMetrics | None
     restarts: dict[str, int] = field(default_factory=dict)
     queue: int | None = None
-    classes: Mapping[str, str] = field(default_factory=dict)  # of CLASSES, by attribute
+    plugins: TaskPlugins = TaskPlugins()  # noqa: RUF009 - immutable
     labels: str = ""
     ratios: tuple[float, float] = (0.0, 0.0)
     healing: Restarts | None = None
@@ -75,8 +92,19 @@ class ConnectorRow:
         self.labels = _of_connector(self.name, self.worker)
 
 
-Version = Callable[[Kind, str, str | None], str | None]
-"""Returns a plugin's version, given its kind, its name and the requested versions; None if there is none."""
+class Facts(Protocol):
+    """What is known about plugins. Whoever asks does not wait long."""
+
+    def connector_type(self, config: Config | None) -> str:
+        """The type of the connector class in a config; "unknown" if it is not known (yet)."""
+
+    def version(self, kind: Kind, name: str, wanted: str | None) -> str | None:
+        """A plugin's version; None if it is not known (yet). `wanted`: the requested versions."""
+
+    def known(self) -> int:
+        """A number that changes when more is known."""
+
+
 _CONVERTERS: Final = (("key", Kind.CONVERTER, ""), ("value", Kind.CONVERTER, ""),
                       ("header", Kind.HEADER_CONVERTER, "org.apache.kafka.connect.storage.SimpleHeaderConverter"))
 CLASSES: Final = (
@@ -85,15 +113,34 @@ CLASSES: Final = (
 """The attributes of Kafka Connect's task metrics that describe a task's plugins (KIP-891)."""
 
 
-def classes_of(worker: Mapping[str, str], connector: Config, kind: str, version: Version) -> dict[str, str]:
+def classes_of(worker: Mapping[str, str], connector: Config, plugins: Facts) -> dict[str, str]:
     """The known classes and versions of the connector and its converters, by attribute (see CLASSES)."""
     attributes: dict[str, str | None] = {
-        "connector_class": connector.get("connector.class"), "connector_type": kind if connector else None}
+        "connector_class": connector.get("connector.class"),
+        "connector_type": plugins.connector_type(connector) if connector else None}
     for part, of_kind, default in _CONVERTERS:
         key = f"{part}.converter"
         own = connector if connector.get(key) else worker
         name = own.get(key) or default
         attributes[f"{part}_converter_class"] = name
         wanted = own.get(f"{key}.plugin.version")
-        attributes[f"{part}_converter_version"] = version(of_kind, name, wanted) if name else None
+        attributes[f"{part}_converter_version"] = plugins.version(of_kind, name, wanted) if name else None
     return {attribute: value for attribute, value in attributes.items() if value}
+
+
+def stages_of(connector: Config, plugins: Facts) -> Iterator[StagePlugin]:
+    """The transforms of a connector and the predicates that they have, each once."""
+    predicates: dict[str, None] = {}
+    for name in dict.fromkeys(filter(None, map(str.strip, connector.get("transforms", "").split(",")))):
+        yield from _stage("transform", Kind.TRANSFORMATION, name, connector, plugins)
+        predicates[connector.get(f"transforms.{name}.predicate", "")] = None
+    for name in predicates:
+        yield from _stage("predicate", Kind.PREDICATE, name, connector, plugins)
+
+
+def _stage(kind: str, of_kind: Kind, name: str, connector: Config, plugins: Facts) -> Iterator[StagePlugin]:
+    prefix = f"{kind}s.{name}."
+    class_name = connector.get(f"{prefix}type")
+    if class_name:
+        wanted = connector.get(f"{prefix}plugin.version")
+        yield StagePlugin(kind, name, class_name, plugins.version(of_kind, class_name, wanted))

@@ -6,7 +6,10 @@ import os
 
 import numpy as np
 
+from spark_tasks.errors import ConnectError
+
 BLOCK_BYTES = 64 * 1024
+MAX_LINE_BYTES = 1024 * 1024 * 1024  # in memory; no record of Kafka is that large
 _LINE_BLOCK = 1024 * 1024
 _LF, _CR = 10, 13
 
@@ -14,7 +17,8 @@ _LF, _CR = 10, 13
 def last_line_end(fd: int, start: int, bound: int, size: int) -> int:
     """Returns the position after the last complete line that starts at or after `start` and ends at or before `bound`,
     or one byte later if `bound` is inside a CR LF. If the first line is longer, returns its end. If no line is
-    complete, returns `start`. `size`: the size of the file.
+    complete, returns `start`; lines of more than MAX_LINE_BYTES are not searched for their end. `size`: the size of the
+    file.
     """
     at = bound
     while at > start:
@@ -23,7 +27,14 @@ def last_line_end(fd: int, start: int, bound: int, size: int) -> int:
         if end is not None:
             return end
         at = begin
-    return first_line_end(fd, bound, size) or start
+    return first_line_end(fd, bound, min(size, max(bound, start + MAX_LINE_BYTES))) or start
+
+
+def check_line(path: object, start: int, size: int) -> None:
+    """Raises ConnectError if the line that starts at `start`, and has at least `size` bytes, is too long."""
+    if size >= MAX_LINE_BYTES:
+        raise ConnectError(f"file {path} has a line of {MAX_LINE_BYTES} bytes or more at byte {start}, too large for a "
+                           "record; alter the connector's offset to skip it")
 
 
 def _last_in(block: bytes, begin: int, at: int, size: int) -> int | None:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
+from spark_tasks.config.types import parse_type
 from spark_tasks.connectors.lines import lines_of_values
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import Options, SinkConnector
@@ -39,7 +40,7 @@ class FileStreamSinkConnector(SinkConnector):
     @classmethod
     @override
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
-        return code_folders.mistakes("file", config.get("file"))
+        return code_folders.mistakes("file", parse_type("file", config.get("file"), Type.STRING))
 
     @override
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
@@ -67,8 +68,8 @@ class FileStreamSinkData(DataSource):  # type: ignore[misc]  # PySpark has no ty
     @override
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Returns the writer. Opens the file once, so that the task fails at its start, as in Kafka Connect."""
-        file = self.options.get("file")
-        if not file:
+        file = FileStreamSinkConnector.config_def.parse(self.options)["file"]
+        if file is None:
             return StandardOutputWriter()
         os.close(_open(file, code_folders.of_plugins()))
         return LineWriter(file, code_folders.of_plugins())

@@ -18,19 +18,18 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
-from spark_tasks.connectors.file_stream.line_ends import last_line_end, nth_line_end
+from spark_tasks.connectors.file_stream.line_ends import check_line, last_line_end, nth_line_end
 from spark_tasks.connectors.file_stream.standard_input import standard_input
 from spark_tasks.connectors.lines import split_lines
 from spark_tasks.connectors.read_limits import DEFAULT_BYTES, max_bytes
 from spark_tasks.data.columns import SCHEMA_KEY, one_topic
 from spark_tasks.data.schema import STRING, to_text
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, SourcePartition
+from spark_tasks.plugins.api import AlteredOffsets, Options, SourceConnector, SourceOffset, SourcePartition
 
 _logger = logging.getLogger(__name__)
 _FIRST_CHUNK = 1024 * 1024  # small, so that the broker gets records early, while the next chunk is read
 CHUNK_BYTES = 8 * 1024 * 1024
-MAX_LINE_BYTES = 1024 * 1024 * 1024  # in memory; no record of Kafka is that large
 _BUFFER_BYTES = 64 * 1024 * 1024  # of standard input, in the worker's memory
 _MAX_LONG = 2**63 - 1
 _START_AGAIN = "To read it from its beginning, stop the connector, reset its offsets and resume it"
@@ -73,12 +72,12 @@ class FileStreamSourceConnector(SourceConnector):
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
         """Returns True for a file, which can be read again from a position, and False for standard input."""
-        return bool(config.get("file"))
+        return bool(cls.config_def.parse(config)["file"])
 
     @classmethod
-    def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
+    def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:
         """Raises ConnectError for offsets from which no task could start. Tombstones are always allowed."""
-        if not config.get("file"):
+        if not cls.config_def.parse(config)["file"]:
             raise ConnectError(
                 "Offsets cannot be modified if the 'file' configuration is unspecified. This is because stdin is used "
                 "for input and offsets are not tracked."
@@ -121,11 +120,11 @@ class FileStreamData(DataSource):  # type: ignore[misc]  # PySpark has no types
 
     @override
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        file, topic = self.options.get("file"), self.options["topic"]
-        if not file:
-            return StandardInputReader(topic)
-        lines = self.options.get("batch.size")
-        return FileReader(file, topic, None if lines is None else int(lines))
+        parsed = FileStreamSourceConnector.config_def.parse(self.options)
+        if not parsed["file"]:
+            return StandardInputReader(parsed["topic"])
+        lines = parsed["batch.size"] if "batch.size" in self.options else None
+        return FileReader(parsed["file"], parsed["topic"], lines)
 
 
 @dataclass
@@ -184,11 +183,17 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
             bound = size if allowed is None else min(size, position + max(1, allowed))
             if self._lines is not None:
                 bound = nth_line_end(fd, position, bound, max(1, self._lines))
-            return {"filename": self._file, "position": last_line_end(fd, position, bound, size)}
+            return {"filename": self._file, "position": self._line_end(fd, position, bound, size)}
         except OSError as error:
             raise ConnectError(f"file {self._file} cannot be read: {error}") from error
         finally:
             os.close(fd)
+
+    def _line_end(self, fd: int, position: int, bound: int, size: int) -> int:
+        end = last_line_end(fd, position, bound, size)
+        if end == position:
+            check_line(self._file, position, size - position)
+        return end
 
     def _warn(self, warning: str) -> None:
         if warning != self._warning:
@@ -205,7 +210,11 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         """Yields the lines of the range, in batches of some megabytes."""
         assert isinstance(partition, FileRange)  # noqa: S101
         at, end, chunk = partition.start, partition.end, _FIRST_CHUNK
-        with open(partition.file, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered
+        try:
+            opened = open(partition.file, "rb", buffering=0)  # noqa: PTH123, SIM115 - unbuffered
+        except FileNotFoundError as error:  # the next attempt waits for it
+            raise RetriableError(f"file {partition.file} was removed before it was read") from error
+        with opened as file:
             while at < end:
                 data = np.empty(min(chunk, end - at), np.uint8)
                 file.seek(at)
@@ -219,10 +228,7 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
                     if size < len(data) or at + size == end:  # the batch was planned up to a line end
                         raise ConnectError(f"file {partition.file} no longer has a complete line at byte {at}: was "
                                            f"it truncated or replaced? {_START_AGAIN}")
-                    if size >= MAX_LINE_BYTES:
-                        raise ConnectError(f"file {partition.file} has a line of {MAX_LINE_BYTES} bytes or more at "
-                                           f"byte {at}, too large for a record; alter the connector's offset to skip "
-                                           "it")
+                    check_line(partition.file, at, size)
                     chunk *= 2  # a line is longer than the chunk
                     continue
                 yield line_batch(partition.topic, lines)

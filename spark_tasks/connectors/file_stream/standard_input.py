@@ -7,12 +7,17 @@ import sys
 from functools import cache
 from threading import Condition, Thread
 
+from spark_tasks.errors import ConnectError
+
 _READ_BYTES = 64 * 1024
-_BUFFER_BYTES = 64 * 1024 * 1024
+BUFFER_BYTES = 64 * 1024 * 1024
 
 
 class ReadAhead:
-    """Data that was read from a file descriptor and is not committed yet. Positions are the number of bytes before."""
+    """Data that was read from a file descriptor and is not committed yet. Positions are the number of bytes before.
+
+    If there are several readers, each continues after what any of them has committed, as the readers of one stream do.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -31,7 +36,7 @@ class ReadAhead:
                 return
             with self._changed:
                 self._data += data
-                while len(self._data) > _BUFFER_BYTES:
+                while len(self._data) > BUFFER_BYTES:
                     self._changed.wait()
 
     @property
@@ -41,9 +46,11 @@ class ReadAhead:
 
     def line_end(self, start: int, limit: int) -> int:
         """Returns the end of the last complete line within `limit` bytes after `start` (one byte later if the limit is
-        inside a CR LF), or of the first one if it is longer, or `start` if no line is complete.
+        inside a CR LF), or of the first one if it is longer, or `start` if no line is complete. Raises ConnectError for
+        a line that is longer than the data that can be held.
         """
         with self._changed:
+            start = max(start, self._begin)
             first = start - self._begin
             for stop in (min(len(self._data), first + limit), len(self._data)):
                 end = self._data.rfind(b"\n", first, stop) + 1
@@ -52,12 +59,14 @@ class ReadAhead:
                     back += 1
                 if max(end, back) > first:
                     return self._begin + max(end, back)
+            if len(self._data) - first > BUFFER_BYTES:  # nothing more is read
+                raise ConnectError(f"standard input has a line of more than {BUFFER_BYTES} bytes")
             return start
 
     def between(self, start: int, end: int) -> bytes:
         """Returns the bytes from position `start` to `end` (exclusive)."""
         with self._changed:
-            return bytes(self._data[start - self._begin : end - self._begin])
+            return bytes(self._data[max(0, start - self._begin) : max(0, end - self._begin)])
 
     def discard(self, end: int) -> None:
         """Discards the bytes before position `end`."""

@@ -13,7 +13,7 @@ from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonE
 from spark_tasks.connectors.files.reader import FilesReader
 from spark_tasks.connectors.files.settings import FilesSettings
 from spark_tasks.errors import ConnectError
-from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, SourcePartition
+from spark_tasks.plugins.api import AlteredOffsets, Options, SourceConnector
 
 _INDEX, _COUNT = "files.task.index", "files.task.count"
 
@@ -41,10 +41,12 @@ class FilesSourceConnector(SourceConnector):
         ConfigKey(
             "schema", Type.STRING, default=None,
             doc="The columns and types of CSV files, for example: id BIGINT, name STRING, at TIMESTAMP_NTZ (2024-01-02 "
-                "03:04:05; TIMESTAMP if times have a zone). Unset: inferred from the start of the first file.",
+                "03:04:05; TIMESTAMP if times have a zone). Unset: inferred from the first rows of the first file.",
         ),
-        ConfigKey("csv.delimiter", Type.STRING, default=",", doc="The character between fields; \\t for a tab."),
-        ConfigKey("csv.quote", Type.STRING, default='"', doc="The character around quoted fields."),
+        ConfigKey(
+            "csv.delimiter", Type.STRING, default=",", doc="The ASCII character between fields; \\t for a tab.",
+        ),
+        ConfigKey("csv.quote", Type.STRING, default='"', doc="The ASCII character around quoted fields."),
         ConfigKey(
             "csv.header", Type.BOOLEAN, default=True, doc="Whether each file starts with a line of column names.",
         ),
@@ -81,7 +83,7 @@ class FilesSourceConnector(SourceConnector):
         return True
 
     @classmethod
-    def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:  # noqa: ARG003
+    def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:  # noqa: ARG003
         """Raises ConnectError unless each offset has a non-negative position and each partition a file name."""
         for partition, offset in offsets:
             if offset is None:
@@ -89,6 +91,8 @@ class FilesSourceConnector(SourceConnector):
             position = offset.get("position")
             if not isinstance(position, int) or isinstance(position, bool) or position < 0:
                 raise ConnectError("The value for the 'position' key in the offset should be a non-negative number")
+            if partition is None:
+                raise ConnectError("Partition objects cannot be null")
             if not isinstance(partition.get("filename"), str):
                 raise ConnectError("Partition objects should contain the key 'filename'")
         return True
@@ -111,4 +115,4 @@ class FilesData(DataSource):  # type: ignore[misc]  # PySpark has no types
         options: dict[str, Any] = dict(self.options)
         index, count = int(options.pop(_INDEX, 0)), int(options.pop(_COUNT, 1))
         parsed = FilesSourceConnector.config_def.parse(options)
-        return FilesReader(FilesSettings.of(parsed), index, count)
+        return FilesReader(FilesSettings.of(parsed, options), index, count)

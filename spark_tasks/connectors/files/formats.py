@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,18 +14,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from spark_tasks.arrays.jit import kernel as jit
-from spark_tasks.connectors.file_stream.line_ends import last_line_end
+from spark_tasks.connectors.file_stream.line_ends import check_line, last_line_end
+from spark_tasks.connectors.files import csv_rows
 from spark_tasks.connectors.files.settings import FileFormat, FilesSettings
-from spark_tasks.connectors.lines import split_lines
+from spark_tasks.connectors.lines import as_text, split_lines
 from spark_tasks.data.rows import as_value, value_field
-from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.pipeline.converters.base import BadRowError, Column
 from spark_tasks.pipeline.converters.json_columns import parse_columns
 
 Columns = tuple[tuple[str, pa.DataType], ...]
 
-_SAMPLE_BYTES = 1024 * 1024  # of the start of a file, for its header and the types of columns
+SAMPLE_BYTES = 1024 * 1024  # of the start of a file, for its header and the types of columns
+_LONG_SAMPLE_BYTES = 64 * SAMPLE_BYTES
 BLOCK_BYTES = 4 * 1024 * 1024
 _ROWS = 65_536
 
@@ -46,52 +48,18 @@ def read(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
     return _read_json(part) if part.format is FileFormat.JSON else _read_parquet(part)
 
 
-def complete_until(path: Path, start: int, share: int | None, size: int, quote: str | None) -> int:
+def complete_until(path: Path, start: int, share: int | None, size: int, settings: FilesSettings) -> int:
     """Returns the end of the last complete row within `share` bytes (None: no limit) after `start`, or of the first row
-    if it is longer. `size`: that of the file. `quote`: the quote character if quoted fields may contain line ends, else
-    None.
+    if it is longer, or `start` if no row is complete. `size`: that of the file.
     """
     bound = size if share is None else min(size, start + share)
     fd = os.open(path, os.O_RDONLY)
     try:
-        if quote is None:
-            return last_line_end(fd, start, bound, size)
-        for stop in (bound, size):
-            data = np.frombuffer(os.pread(fd, stop - start, start), np.uint8)
-            end = int(_last_unquoted_end(data, ord(quote)))
-            if end:
-                return start + end
-        return start
+        if settings.multiline and settings.format_of(path) is FileFormat.CSV:
+            return csv_rows.complete_until(fd, start, bound, size, settings)
+        return last_line_end(fd, start, bound, size)
     finally:
         os.close(fd)
-
-
-@jit
-def _last_unquoted_end(data: Any, quote: int) -> int:
-    """Returns the position after the last LF outside of quotes, 0 if there is none."""
-    inside, end = False, 0
-    for i in range(len(data)):
-        if data[i] == quote:
-            inside = not inside
-        elif data[i] == 10 and not inside:
-            end = i + 1
-    return end
-
-
-@jit
-def _end_of_rows(data: Any, begin: int, size: int, quote: int) -> int:
-    """Returns the end of the rows from `begin` that have at most `size` bytes, or of the first row if it is longer.
-    `quote`: the quote character if quoted fields may contain line ends, else -1.
-    """
-    inside, end = False, begin
-    for i in range(begin, len(data)):
-        if end > begin and i >= begin + size:
-            return end
-        if data[i] == quote:
-            inside = not inside
-        elif not inside and (data[i] == 10 or (data[i] == 13 and i + 1 < len(data) and data[i + 1] != 10)):
-            end = i + 1
-    return len(data)
 
 
 def _options(settings: FilesSettings) -> tuple[csv.ParseOptions, dict[str, Any]]:
@@ -104,82 +72,121 @@ def _options(settings: FilesSettings) -> tuple[csv.ParseOptions, dict[str, Any]]
     return parsing, converting
 
 
-def _head(path: str | Path) -> bytes:
-    """Returns complete lines from the start of a file."""
-    with open(path, "rb") as file:  # noqa: PTH123
-        data = file.read(_SAMPLE_BYTES)
-    end = data.rfind(b"\n") + 1
-    return data[:end] if end and len(data) == _SAMPLE_BYTES else data
-
-
-def infer_columns(path: Path, settings: FilesSettings) -> Columns:
-    """Infers the names and types of columns from the start of a file; none if it has only empty lines. A column without
-    values there is a string. Raises DataError, OSError.
+def infer_columns(path: Path, settings: FilesSettings, *, final: bool) -> Columns:
+    """Infers the names and types of columns from complete rows at the start of a file; none if it has no rows besides
+    the header. A column without values there is a string. `final`: whether the last row needs no line end. Raises
+    DataError, OSError.
     """
-    head = _head(path)
-    if not head.strip(b"\r\n"):
+    with path.open("rb") as file:
+        for size in (SAMPLE_BYTES, _LONG_SAMPLE_BYTES):  # the first row may be long
+            file.seek(0)
+            sample = file.read(size)
+            whole = len(sample) < size
+            rows = sample if whole and final else csv_rows.complete_rows(sample, settings)
+            if (columns := _columns_of(rows, path, settings)) or whole:
+                return columns
+    return ()
+
+
+def _columns_of(rows: bytes, path: Path, settings: FilesSettings) -> Columns:
+    if not rows.strip(b"\r\n"):
         return ()
-    parsing, converting = _options(settings)
-    reading = csv.ReadOptions(
-        use_threads=False, block_size=_SAMPLE_BYTES, autogenerate_column_names=not settings.header)
-    try:
-        table = csv.read_csv(
-            pa.BufferReader(head), reading, parsing, csv.ConvertOptions(**converting)
-        )
-    except pa.ArrowInvalid as error:
-        raise DataError(f"file {path} is not a readable CSV file: {error}") from error
-    _check_once(table.column_names, table.column_names, path)
-    return tuple((f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in table.schema)
+    table = _table(rows, path, settings)
+    names = _names(table, path)
+    _check_once(names, names, path)
+    return tuple(zip(names, map(_inferred_type, table.schema.types), strict=True)) if len(table) else ()
+
+
+def _inferred_type(kind: pa.DataType) -> pa.DataType:
+    """Returns strings for columns without values and for those with invalid UTF-8, which Arrow calls binary."""
+    return pa.string() if pa.types.is_null(kind) or pa.types.is_binary(kind) else kind
 
 
 def _check_once(needed: Sequence[str], names: Sequence[str], path: Path | str) -> None:
     """Raises DataError if a file has several columns with a name that is needed."""
-    doubled = [name for name in dict.fromkeys(needed) if names.count(name) > 1]
+    counts = Counter(names)
+    doubled = [name for name in needed if counts[name] > 1]
     if doubled:
         raise DataError(f"file {path} has several columns named {doubled[0]}: rename them in its header")
 
 
-def _header(path: str, parsing: csv.ParseOptions) -> tuple[list[str], int]:
-    """Returns the names in the first line that is not empty, and where it ends; no names if there is none."""
-    end = 0
-    for line in _head(path).splitlines(keepends=True):
-        end += len(line)
-        if line.strip(b"\r\n"):
-            table = csv.read_csv(pa.BufferReader(line), csv.ReadOptions(use_threads=False), parsing)
-            return list(table.column_names), end
+def _header(path: str, settings: FilesSettings) -> tuple[list[str], int]:
+    """Returns the names in the first row that is not empty, and where it ends; no names if there is none."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        start = file.read(SAMPLE_BYTES)
+    data, end = np.frombuffer(start, np.uint8), 0
+    while end < len(start):
+        begin, end = end, end + csv_rows.end_of_rows(data[end:], 1, settings)
+        if (row := start[begin:end]).strip(b"\r\n"):
+            return _names(_table(row, path, settings), path), end
     return [], end
+
+
+def _table(rows: bytes, path: object, settings: FilesSettings) -> pa.Table:
+    """Returns rows, the first of which may be a header, with inferred types. Raises DataError."""
+    parsing, converting = _options(settings)
+    reading = csv.ReadOptions(
+        use_threads=False, block_size=len(rows) + 1, autogenerate_column_names=not settings.header)
+    try:
+        return csv.read_csv(pa.BufferReader(rows + b"\n"), reading, parsing, csv.ConvertOptions(**converting))
+    except pa.ArrowInvalid as error:
+        raise DataError(f"file {path} is not a readable CSV file: {error}") from error
+
+
+def _names(table: pa.Table, path: object) -> list[str]:
+    try:
+        return list(table.column_names)
+    except UnicodeDecodeError:
+        raise DataError(f"the header of file {path} is not UTF-8") from None
 
 
 def _read_csv(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
     columns = part.columns or ()
     parsing, converting = _options(settings)
-    names, begin = _header(part.path, parsing) if settings.header else ([name for name, _ in columns], 0)
-    _check_once([name for name, _ in columns], names, part.path)
+    names, begin = _header(part.path, settings) if settings.header else ([name for name, _ in columns], 0)
+    wanted = [name for name, _ in columns]
+    _check_once(wanted, names, part.path)
+    if names and wanted and not set(names) & set(wanted):
+        raise DataError(f"file {part.path} has the columns {', '.join(names)}, but none of {', '.join(wanted)}: "
+                        "`pattern` selects files, `schema` sets columns")
     conversion = csv.ConvertOptions(
-        **converting, column_types=dict(columns), include_columns=[name for name, _ in columns],
-        include_missing_columns=True,
+        **converting, column_types={name: pa.binary() if pa.types.is_string(kind) else kind for name, kind in columns},
+        include_columns=wanted, include_missing_columns=True,
     )  # fmt: skip
     source = _bytes(part, begin)
     data, at = np.frombuffer(source, np.uint8), 0
-    quote = ord(settings.quote) if settings.multiline else -1
+    if not columns and source.to_pybytes().strip(b"\r\n"):
+        raise RetriableError(f"the columns of {part.path} could not be inferred when its rows were found")
     while at < len(data):
         # one block of whole rows: Arrow cannot read a row that is longer than a block, and if a block ends between the
         # CR and the LF of a quoted field, the LF is lost
-        end = int(_end_of_rows(data, at, BLOCK_BYTES, quote))
+        end = at + csv_rows.end_of_rows(data[at:], BLOCK_BYTES, settings)
+        first = part.end - len(data)
+        if not settings.multiline and (wrong := csv_rows.quoted_line_end(data[at:end], settings)) >= 0:
+            raise DataError(f"a quoted field of {part.path} contains a line end at byte {first + at + wrong}: set "
+                            "csv.multiline=true, or correct the quotes")
         reading = csv.ReadOptions(use_threads=False, block_size=end - at, column_names=names)
         try:
             table = csv.read_csv(pa.BufferReader(source.slice(at, end - at)), reading, parsing, conversion)
         except pa.ArrowInvalid as error:
             if "Empty CSV file" not in str(error):  # only empty lines
-                first = part.end - len(data) + at
-                where = f"{part.path}, bytes {first} to {first + end - at}"
+                where = f"{part.path}, bytes {first + at} to {first + end}"
                 hint = "" if settings.columns else " (the types were inferred; `schema` sets them)"
                 if "zone offset" in str(error):
                     hint = " (in `schema`, TIMESTAMP is for times with a zone, TIMESTAMP_NTZ for times without)"
                 raise DataError(f"a row of {where} cannot be read: {error}{hint}") from error
         else:
-            yield from ((as_value(batch), value_field(batch.schema)) for batch in table.to_batches() if len(batch))
+            texts = (_with_texts(batch, columns) for batch in table.to_batches() if len(batch))
+            yield from ((as_value(batch), value_field(batch.schema)) for batch in texts)
         at = end
+
+
+def _with_texts(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
+    """Decodes strings as those of JSON lines: invalid UTF-8 becomes U+FFFD."""
+    for index, (name, kind) in enumerate(columns):
+        if pa.types.is_string(kind):
+            batch = batch.set_column(index, name, as_text(batch.column(index)))
+    return batch
 
 
 def _bytes(part: FilePiece, begin: int = 0) -> pa.Buffer:
@@ -195,17 +202,18 @@ def _bytes(part: FilePiece, begin: int = 0) -> pa.Buffer:
 
 def _read_json(part: FilePiece) -> Iterator[Column]:
     data = np.frombuffer(_bytes(part), np.uint8)
-    at = 0
+    at, size = 0, BLOCK_BYTES
     while at < len(data):
-        piece = data[at : at + BLOCK_BYTES]
+        piece = data[at : at + size]
         last = at + len(piece) == len(data)
         lines, used = split_lines(piece, final=last)
-        rest = piece[used:]
+        if not used and not last:  # a line is longer than the block
+            check_line(part.path, part.start + at, size)
+            size *= 2
+            continue
+        rest, size = piece[used:], BLOCK_BYTES
         if last and len(rest):  # a last line without a line end
             lines, used = pa.concat_arrays([lines, pa.array([rest.tobytes().decode("utf-8", "replace")])]), len(piece)
-        if not used:
-            lines, used = split_lines(np.append(data[at:], np.uint8(10)), final=True)  # a line is longer than a block
-            used = min(used, len(data) - at)
         texts = lines.filter(pc.not_equal(pc.utf8_trim_whitespace(lines), "")).cast(pa.binary())
         try:
             if len(texts):

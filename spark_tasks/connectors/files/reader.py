@@ -18,11 +18,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes
 from typing_extensions import override
 
+from spark_tasks.connectors.file_stream.line_ends import check_line
 from spark_tasks.connectors.files import formats
 from spark_tasks.connectors.files.settings import FileFormat, FilesSettings
 from spark_tasks.connectors.read_limits import DEFAULT_BYTES, max_bytes, max_files
 from spark_tasks.data.columns import one_topic
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.plugins.api import SourceOffset, SourcePartition
 
 _logger = logging.getLogger(__name__)
@@ -82,17 +83,21 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
     def _files(self) -> list[Path]:
         """Returns the task's files in the order of their names."""
         root = Path(self._settings.path)
+        return [path for path in self._all_files() if (self._owns(path.relative_to(root)) if path != root else
+                                                       self._index == 0)]
+
+    def _all_files(self) -> list[Path]:
+        """Returns the files of all tasks in the order of their names."""
+        root = Path(self._settings.path)
         if root.is_file():
             if self._settings.format_of(root) is None:
                 raise ConnectError(f"format: the name of {root} does not show what it contains; set format to csv, "
                                    "json or parquet")
-            return [root] if self._index == 0 else []
+            return [root]
         paths: list[Path] = []
-        failed: set[Path] = set()
 
         def cannot_list(error: OSError) -> None:
             folder, missing = Path(error.filename), isinstance(error, FileNotFoundError)
-            failed.add(folder)
             if self._index == 0:  # the others would say the same
                 self._warn(folder, "does not exist (yet): waiting for it to be created" if missing else
                            f"cannot be listed ({error.strerror}): its files are skipped until it can be", "Folder")
@@ -100,10 +105,8 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         for folder, folders, names in os.walk(root, onerror=cannot_list):
             folders[:] = sorted(f for f in folders if self._settings.recursive and not f.startswith((".", "_")))
             paths += (Path(folder, name) for name in names if self._is_selected(Path(folder, name), name))
-        for path in (root, *map(Path, self._warnings)):  # they are reported again if they go again
-            if path not in failed and path.is_dir():
-                self._warnings.pop(str(path), None)
-        return sorted(path for path in paths if self._owns(path.relative_to(root)))
+            self._warnings.pop(str(folder), None)  # it is reported again if it goes again
+        return sorted(paths)
 
     def _is_selected(self, path: Path, name: str) -> bool:
         hidden = name.startswith((".", "_")) or name.endswith((".tmp", ".crc"))
@@ -161,9 +164,10 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
     def _complete_until(self, path: Path, position: int, share: int | None) -> int:
         if self._settings.format_of(path) is FileFormat.PARQUET:
             return formats.row_groups_within(path, position, share)
-        quote = self._settings.quote if self._settings.multiline else None
         status = path.stat()
-        end = formats.complete_until(path, position, share, status.st_size, quote)
+        end = formats.complete_until(path, position, share, status.st_size, self._settings)
+        if end == position:
+            check_line(path, position, status.st_size - position)
         return status.st_size if end == position and self._is_final(status) else end
 
     def _is_final(self, status: os.stat_result) -> bool:
@@ -183,38 +187,47 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
 
     def _csv_columns(self) -> formats.Columns:
         """Returns the columns of all CSV files: the configured ones, or those inferred from the first file by name that
-        has any; none if no file has.
+        has rows; none if no file has.
         """
         if self._columns is None:
-            root = Path(self._settings.path)
-            files = [root] if root.is_file() else sorted(
-                path for path in root.glob("**/*" if self._settings.recursive else "*")
-                if path.is_file() and self._is_selected(path, path.name)
-                and self._settings.format_of(path) is FileFormat.CSV and path.stat().st_size
-            )  # fmt: skip
+            files = [path for path in self._all_files() if self._settings.format_of(path) is FileFormat.CSV]
             if not files:
-                raise ConnectError(f"there is no CSV file in {root} to infer the columns from")
+                raise RetriableError(f"the CSV files of {self._settings.path} were removed before they were read")
+            failure: DataError | None = None
             for path in files:
-                if columns := self._inferred(path):
-                    self._columns = columns
-                    _logger.info("Columns inferred from %s: %s", path, columns)
-                    break
+                try:
+                    self._columns = self._inferred(path) or None
+                except DataError as error:
+                    self._warn(path, f"has rows that cannot be read, so no columns are inferred from it: {error}")
+                    failure = failure or error
+                if self._columns is not None:
+                    _logger.info("Columns inferred from %s: %s", path, self._columns)
+                    return self._columns
+            if failure is not None:
+                raise failure
         return self._columns or ()
 
     def _inferred(self, path: Path) -> formats.Columns:
         try:
-            return formats.infer_columns(path, self._settings)
+            status = path.stat()
+            regular = stat.S_ISREG(status.st_mode)
+            return formats.infer_columns(path, self._settings, final=self._is_final(status)) if regular else ()
         except OSError as error:
             self._skip(path, error)
             return ()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields batches of records in the order of the file. Raises DataError if a row cannot be read."""
+        """Yields batches of records in the order of the file. Raises DataError if a row cannot be read, RetriableError
+        if the file is gone, so that the next batch is one without it.
+        """
         assert isinstance(partition, FilePart)  # noqa: S101
-        for value, metadata in formats.read(partition, self._settings):
-            topics = one_topic(self._settings.topic, len(value))
-            fields = [pa.field("topic", topics.type), pa.field("value", value.type, metadata=metadata or None)]
-            yield pa.RecordBatch.from_arrays([topics, value], schema=pa.schema(fields))
+        try:
+            for value, metadata in formats.read(partition, self._settings):
+                topics = one_topic(self._settings.topic, len(value))
+                fields = [pa.field("topic", topics.type), pa.field("value", value.type, metadata=metadata or None)]
+                yield pa.RecordBatch.from_arrays([topics, value], schema=pa.schema(fields))
+        except FileNotFoundError as error:
+            raise RetriableError(f"file {partition.path} was removed before it was read") from error
 
     @override
     def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -11,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from spark_tasks.config.definition import Type
+from spark_tasks.config.types import parse_type
 from spark_tasks.data import ddl
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins.api import Options
@@ -52,9 +55,9 @@ class FilesSettings:
     parallel: int
 
     @classmethod
-    def of(cls, parsed: Mapping[str, Any]) -> FilesSettings:
-        """Returns the settings for values parsed by FilesSourceConnector.config_def. Raises ConfigError if the schema
-        is invalid.
+    def of(cls, parsed: Mapping[str, Any], config: Options) -> FilesSettings:
+        """Returns the settings for values parsed by FilesSourceConnector.config_def from the configuration. Raises
+        ConfigError if the schema, the delimiter or the quote is invalid.
         """
         return cls(
             path=parsed["path"],
@@ -63,8 +66,8 @@ class FilesSettings:
             pattern=parsed["pattern"],
             recursive=parsed["recursive"],
             columns=_columns(parsed["schema"]),
-            delimiter=parsed["csv.delimiter"].replace("\\t", "\t"),
-            quote=parsed["csv.quote"],
+            delimiter=_character(config, "csv.delimiter", parsed["csv.delimiter"]),
+            quote=_character(config, "csv.quote", parsed["csv.quote"]),
             header=parsed["csv.header"],
             nulls=tuple(parsed["csv.null.values"]),
             multiline=parsed["csv.multiline"],
@@ -76,18 +79,21 @@ class FilesSettings:
     def problems(config: Options) -> Mapping[str, Sequence[str]]:
         """Returns errors by key that a ConfigDef cannot find."""
         errors: dict[str, list[str]] = {}
-        for key in ("csv.delimiter", "csv.quote"):
-            value = config.get(key)
-            if value is not None and len(value.replace("\\t", "\t")) != 1:
-                errors[key] = [f"Invalid value {value} for configuration {key}: it must be one character"]
+        characters = []
+        for key, default in (("csv.delimiter", ","), ("csv.quote", '"')):
+            try:
+                characters.append(_character(config, key, default))
+            except ConfigError as error:
+                errors[key] = [str(error)]
+        if len(characters) > len(set(characters)):
+            errors["csv.quote"] = ["csv.quote and csv.delimiter must be different characters"]
+        header, kind, schema = (_text(config, key) for key in ("csv.header", "format", "schema"))
         try:
-            _columns(config.get("schema"))
+            _columns(schema)
         except ConfigError as error:
             errors["schema"] = [str(error)]
-        if (config.get("csv.header") or "true").lower() == "false" and not config.get("schema"):
-            named = config.get("format", "auto") == "csv"
-            if named:
-                errors["schema"] = ["Files without a header need a schema, which names the columns"]
+        if header.lower() == "false" and kind == "csv" and not schema:
+            errors["schema"] = ["Files without a header need a schema, which names the columns"]
         return errors
 
     def format_of(self, path: Path) -> FileFormat | None:
@@ -95,11 +101,30 @@ class FilesSettings:
         return self.format or _ENDINGS.get(path.suffix.lower())
 
 
+def _text(config: Options, key: str) -> str:
+    return parse_type(key, config.get(key), Type.STRING) or ""
+
+
+def _character(config: Options, key: str, default: str) -> str:
+    """Returns a character that a setting names. It may be a tab or a blank, which a parsed value does not have."""
+    given = config.get(key)
+    if given is None:
+        return default
+    found = given if len(given) == 1 else _text(config, key).replace("\\t", "\t")
+    if len(found) != 1 or not found.isascii() or found in "\r\n":
+        raise ConfigError(f"Invalid value {given} for configuration {key}: it must be one ASCII character, and no line "
+                          "end")
+    return found
+
+
 def _columns(schema: str | None) -> tuple[tuple[str, pa.DataType], ...] | None:
     if not schema:
         return None
     found = tuple((field.name, field.type) for field in to_arrow_schema(ddl.parse(schema), timezone="UTC"))
-    names = [name for name, _ in found]
-    if doubled := [name for name in names if names.count(name) > 1]:
+    counts = Counter(name for name, _ in found)
+    if doubled := [name for name, count in counts.items() if count > 1]:
         raise ConfigError(f"Invalid value {schema} for configuration schema: it has several columns named {doubled[0]}")
+    if nested := [name for name, kind in found if pa.types.is_nested(kind)]:
+        raise ConfigError(f"Invalid value {schema} for configuration schema: CSV files have no values of the type of "
+                          f"{nested[0]}")
     return found

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, OneOf, Type, at_least
+from spark_tasks.config.types import parse_type
 from spark_tasks.connectors.parquet.settings import ParquetSettings
 from spark_tasks.connectors.parquet.writer import ParquetWriter
 from spark_tasks.plugins.api import Options, SinkConnector
@@ -46,14 +47,15 @@ class ParquetSinkConnector(SinkConnector):
         ),
         ConfigKey(
             "kafka.columns", Type.BOOLEAN, default=False,
-            doc="Whether rows start with the columns _topic, _partition, _offset and _timestamp of the record.",
+            doc="Whether rows start with the columns _topic, _partition, _offset and _timestamp of the record, which "
+                "then may not have fields with these names.",
         ),
     )  # fmt: skip
 
     @classmethod
     @override
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
-        return code_folders.mistakes("path", config.get("path"))
+        return code_folders.mistakes("path", parse_type("path", config.get("path"), Type.STRING))
 
     @override
     def task_configs(self, max_tasks: int) -> Sequence[Options]:

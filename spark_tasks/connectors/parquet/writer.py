@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from typing_extensions import override
 
-from spark_tasks.connectors.parquet.claims import KEPT_S, RANGE_KEY, claim, finish, name_of_claim
+from spark_tasks.connectors.parquet.claims import KEPT_S, claim, finish, labels, name_of_claim, sync_folder
 from spark_tasks.connectors.parquet.file_names import OffsetRange, present
 from spark_tasks.connectors.parquet.settings import ParquetSettings
 from spark_tasks.data.columns import is_json, metadata_of
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.pipeline.converters.json_columns import parse_columns
 from spark_tasks.pipeline.converters.json_write import JsonWriter
 from spark_tasks.plugins.origin import kafka_partition
@@ -92,10 +92,13 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
                     f"{folder} already has a file that starts at offset {held_range.first} of {held_range.topic}-"
                     f"{held_range.partition}: another task has written it"
                 )
-            os.replace(path, folder / held_range.name)  # noqa: PTH105
+            try:
+                os.replace(path, folder / held_range.name)  # noqa: PTH105
+            except FileNotFoundError as error:  # this task was suspended after it had claimed the offset
+                raise OverlapError(f"another task has completed or removed {folder / held_range.name}") from error
             self._claims.append((time.monotonic(), name_of_claim(folder, held_range)))
         if files:
-            _sync_folder(folder)
+            sync_folder(folder)
         while self._claims and time.monotonic() - self._claims[0][0] > KEPT_S:
             self._claims.popleft()[1].unlink(missing_ok=True)
 
@@ -109,9 +112,8 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
                     f"offset {second.first} of {first.topic}-{first.partition} would be in two files: what the "
                     "transforms make from one record must have the same topic and columns"
                 )
-        names = {held.name for held in new}
         for existing in present(self.settings.folder, new[0].topic, new[0].partition):
-            if existing.name not in names and any(existing.overlaps(added) for added in new):
+            if any(existing.overlaps(added) for added in new):
                 raise OverlapError(
                     f"cannot add offsets {new[0].first} to {new[-1].last} of {existing.topic}-{existing.partition}: "
                     f"another task has written {existing.name} to {self.settings.folder}"
@@ -184,7 +186,7 @@ class _OpenFile:
     def close(self) -> tuple[str, OffsetRange]:
         """Closes the file and forces its data to the disk, before `commit` changes its name."""
         held = OffsetRange(*self._place, self._first, self._last)
-        self._writer.add_key_value_metadata({RANGE_KEY: held.name})
+        self._writer.add_key_value_metadata(labels(self._path, held))
         self._writer.close()
         fd = os.open(self._path, os.O_RDONLY)
         try:
@@ -225,17 +227,9 @@ def _remove(paths: Iterator[str] | Sequence[str]) -> None:
             os.unlink(path)  # noqa: PTH108
 
 
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def as_table(batch: pa.RecordBatch, *, kafka_columns: bool) -> pa.Table:
     """Converts records to a table with the fields of the values as columns. Values other than structs and maps become
-    one column `value`. `kafka_columns`: see the setting.
+    one column `value`. `kafka_columns`: see the setting. Raises DataError if a field has the name of one of them.
     """
     value, field = batch.column("value"), batch.schema.field("value")
     if is_json(field.metadata):
@@ -254,6 +248,9 @@ def as_table(batch: pa.RecordBatch, *, kafka_columns: bool) -> pa.Table:
             "_offset": batch.column("offset"),
             "_timestamp": batch.column("timestamp").cast(pa.timestamp("ms", tz="UTC")),
         }
+        if doubled := sorted(own.keys() & arrays):
+            raise DataError(f"the records have a field {doubled[0]}, as a column of kafka.columns: rename it with a "
+                            "transform, or set kafka.columns=false")
         arrays = {**own, **arrays}
     return pa.table(arrays)
 

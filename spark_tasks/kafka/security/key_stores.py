@@ -6,7 +6,6 @@ converted to PKCS12 first.
 from __future__ import annotations
 
 import re
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +16,7 @@ from spark_tasks.process.bounded_read import read_settings_file
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
-_BLOCK: Final = re.compile(r"(-----BEGIN ([^-\r\n]+)-----)(.*?)(-----END \2-----)", re.DOTALL)
+_BLOCK: Final = re.compile(r"(-----BEGIN ([^-\r\n]+)-----)((?:[^-]++|-(?!----))*+)(-----END \2-----)")
 _LINE: Final = 64  # characters; OpenSSL reads no line of more than 254
 
 
@@ -46,7 +45,8 @@ def pem_text(text: str) -> str:
 def _lines(body: str) -> str:
     if ":" in body:  # the headers of a key that OpenSSL itself has encrypted
         return body.strip()
-    return textwrap.fill("".join(body.split()), _LINE)
+    text = "".join(body.split())
+    return "\n".join(text[at : at + _LINE] for at in range(0, len(text), _LINE))
 
 
 def identity(content: bytes, password: str | None, key_password: str | None) -> bytes:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date, time
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,9 +16,10 @@ from typing_extensions import override
 from spark_tasks.arrays.buffers import Bools, Bytes, Texts, all_valid, texts
 from spark_tasks.arrays.concatenation import join
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Type, Width
-from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.arrow_types import fitting_decimal, to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
-from spark_tasks.data.schema import Schema, from_text, to_text
+from spark_tasks.data.schema import DECIMAL, Schema, to_text
+from spark_tasks.data.schema import Type as SchemaType
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters import json_kernels as kernels
 from spark_tasks.pipeline.converters import json_text
@@ -29,11 +32,21 @@ from spark_tasks.pipeline.converters.base import (
     MixedSchemasError,
     schema_of,
 )
-from spark_tasks.pipeline.converters.json_columns import find_members, parse_columns, raw, read_tape, whole_values
+from spark_tasks.pipeline.converters.json_columns import (
+    find_members,
+    packed_names,
+    parse_columns,
+    raw,
+    read_tape,
+    whole_values,
+)
+from spark_tasks.pipeline.converters.json_defaults import read_schema, with_numbers
 from spark_tasks.pipeline.converters.json_tape import OBJECT, Tape, enclosed, tokenize
 from spark_tasks.pipeline.converters.json_typed import TypedReader
 from spark_tasks.pipeline.converters.json_write import JsonWriter
 from spark_tasks.pipeline.converters.python_values import to_python
+from spark_tasks.pipeline.java_columns import column
+from spark_tasks.pipeline.java_values import Moment, Struct
 
 _ENVELOPE = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
@@ -48,6 +61,7 @@ class JsonConverter(Converter, HeaderConverter):
 
     version = "4.3.1"
     aliases = ("org.apache.kafka.connect.json.JsonConverter", "JsonConverter")
+    takes_java_values = True
     config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(
         ConfigKey(
             "schemas.enable", Type.BOOLEAN, default=True, importance=Importance.HIGH, group="Schemas", order=0,
@@ -80,11 +94,11 @@ class JsonConverter(Converter, HeaderConverter):
         values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
         self._schemas = bool(values["schemas.enable"])
         self._replace_nulls = bool(values["replace.null.with.default"])
-        numeric = str(values["decimal.format"]).upper() == "NUMERIC"
-        self._writer = JsonWriter(numeric_decimals=numeric, replace_nulls=self._replace_nulls)
+        self._numeric = str(values["decimal.format"]).upper() == "NUMERIC"
+        self._writer = JsonWriter(numeric_decimals=self._numeric, replace_nulls=self._replace_nulls)
         content = values["schema.content"]
         try:
-            self._fixed = from_text(content) if self._schemas and content else None
+            self._fixed = read_schema(content) if self._schemas and content else None
         except DataError as error:
             raise ConfigError(f"schema.content: {error}") from error
 
@@ -132,7 +146,10 @@ class JsonConverter(Converter, HeaderConverter):
 
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        schema = schema_of(metadata)
+        return self._written(array, schema_of(metadata), metadata)
+
+    def _written(self, array: pa.Array, schema: Schema | None, metadata: Metadata | None) -> pa.Array:
+        schema = with_numbers(schema) if schema is not None and self._numeric else schema
         written = self._writer.write(array, schema, metadata)
         if self._schemas:
             described = "null" if schema is None else to_text(schema)
@@ -150,12 +167,29 @@ class JsonConverter(Converter, HeaderConverter):
 
     @override
     def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
-        if schema is None:
-            array, metadata = parse_columns(pa.array([json_text.canonical(value).encode()]))
-        else:
-            array, metadata = pa.array([value], to_arrow(schema)), {SCHEMA_KEY: to_text(schema).encode()}
-        written: bytes | None = self.from_connect(topic, array, metadata)[0].as_py()
+        array, metadata = column([(schema, _java_value(value, schema))])
+        written: bytes | None = self._written(array, schema, metadata)[0].as_py()
         return written
+
+
+def _java_value(value: Any, schema: Schema | None) -> Any:
+    """Returns a value of Python, or of java_values, as one of java_values, decimals with the scale of their schema."""
+    kind = None if schema is None else schema.type
+    if isinstance(value, date | time):
+        return Moment.of(value)
+    if isinstance(value, Decimal) and schema is not None and schema.name == DECIMAL:
+        return fitting_decimal(value, to_arrow(schema))
+    if isinstance(value, list | tuple) and kind is SchemaType.MAP:
+        value = dict(value)  # pairs
+    if isinstance(value, list | tuple):
+        return [_java_value(item, schema and schema.value) for item in value]
+    if schema is not None and kind is SchemaType.STRUCT and isinstance(value, dict | Struct):
+        values = value if isinstance(value, dict) else value.values
+        return Struct(schema, {one.name: _java_value(values.get(one.name), one.schema) for one in schema.fields})
+    if isinstance(value, dict):
+        return {_java_value(key, schema and schema.key): _java_value(one, schema and schema.value)
+                for key, one in value.items()}
+    return value
 
 
 def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] | None:
@@ -178,7 +212,7 @@ def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] |
     start = int(tape.starts[cells[1][0]]) - quote
     prefix, suffix = found.data[begin:start], found.data[start + len(payload) : stop]
     try:
-        return None if schema == "null" else (prefix, suffix, from_text(schema))
+        return None if schema == "null" else (prefix, suffix, read_schema(schema))
     except DataError:
         return None  # the general path names all records that have it
 
@@ -205,11 +239,10 @@ def _members_of_envelopes(tape: Tape) -> tuple[Bools, np.ndarray[Any, Any]]:
     good = np.ones(len(tape.roots), np.bool_)
     state, row = kernels.NEW_KEY, 0
     while True:
-        packed = np.frombuffer(b"".join(written), np.uint8)
-        ends = np.cumsum([0, *map(len, written)]).astype(np.int32)
+        packed, ends = packed_names(written)
         state, row, key = kernels.members(
             tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tape.roots, packed, ends, len(written), row,
-            cells,
+            cells, False,
         )
         if state == kernels.FOUND:
             break
@@ -255,4 +288,4 @@ def _the_schema(tape: Tape, schemas: np.ndarray[Any, Any], rows: np.ndarray[Any,
 
 
 def _schema(text: str) -> Schema | None:
-    return None if text == "null" else from_text(text)
+    return None if text == "null" else read_schema(text)

@@ -6,6 +6,10 @@ in one column remain JSON text (FORM_JSON), so that nothing is lost.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -229,7 +233,8 @@ def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | Non
     state, row = kernels.NEW_KEY, 0
     while True:
         state, row, key = kernels.members(
-            tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tokens, packed, ends, len(written), row, cells
+            tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tokens, packed, ends, len(written), row, cells,
+            False,
         )
         if state == kernels.FOUND:
             break
@@ -239,8 +244,7 @@ def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | Non
         if len(written) > len(cells):
             cells = np.concatenate([cells, np.empty_like(cells)])
         cells[len(written) - 1, :row] = -1
-        packed = np.frombuffer(b"".join(written), np.uint8)
-        ends = np.cumsum([0, *map(len, written)]).astype(np.int32)
+        packed, ends = packed_names(written)
     names = [json_text.parse(b'"' + name + b'"') if b"\\" in name else name.decode() for name in written]
     cells = cells[: len(written)]
     if len(tokens) and (cells[:, 0] < 0).any():  # some appear later: use the order of an object with all names
@@ -249,3 +253,18 @@ def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | Non
             order = np.argsort(cells[:, np.argmax(whole)])
             return [names[i] for i in order], cells[order]
     return names, cells
+
+
+def members_named(tape: Tape, tokens: Ints, names: Sequence[str]) -> np.ndarray[Any, Any]:
+    """Returns for each name the tokens of its values in the objects among `tokens` (-1: no such member)."""
+    packed, ends = packed_names([json.dumps(name, ensure_ascii=False)[1:-1].encode() for name in names])
+    cells = np.empty((len(names), len(tokens)), np.int32)
+    kernels.members(
+        tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tokens, packed, ends, len(names), 0, cells, True
+    )
+    return cells
+
+
+def packed_names(names: Sequence[bytes]) -> tuple[Bytes, Ints]:
+    """Returns the names, one after the other, and the places at which each begins and ends."""
+    return np.frombuffer(b"".join(names), np.uint8), np.cumsum([0, *map(len, names)]).astype(np.int32)

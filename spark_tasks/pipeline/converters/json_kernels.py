@@ -33,12 +33,12 @@ def present(kinds: Any, tokens: Any, out: Any) -> None:
 @jit
 def members(
     data: Any, kinds: Any, starts: Any, ends: Any, nexts: Any, tokens: Any, names: Any, name_ends: Any, known: int,
-    row: int, out: Any,
+    row: int, out: Any, skip: bool,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Fills out[name, row] with the value tokens of the objects among `tokens`, starting at `row`; -1 if there is no
     such member. If an object has a name twice, the last value counts, as in Java. `known`: the number of names.
 
-    Stops at an unknown name and returns (state, row, key token).
+    Stops at an unknown name, unless `skip` is set, and returns (state, row, key token).
     """
     while row < len(tokens):
         for k in range(known):
@@ -50,11 +50,12 @@ def members(
             guess = 0
             while token < stop:
                 k = _name(data, starts[token], ends[token], names, name_ends, known, guess)
-                if k < 0:
+                if k >= 0:
+                    out[k, row] = token + 1
+                    guess = k + 1
+                elif not skip:
                     return NEW_KEY, row, token
-                out[k, row] = token + 1
                 token = nexts[token + 1]
-                guess = k + 1
         row += 1
     return FOUND, row, -1
 

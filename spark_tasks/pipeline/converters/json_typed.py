@@ -23,7 +23,7 @@ from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.java.hash import entry_order
 from spark_tasks.pipeline.converters import json_kernels as kernels
 from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.converters.json_columns import find_members, integers, raw, read_tape, strings
+from spark_tasks.pipeline.converters.json_columns import integers, members_named, raw, read_tape, strings
 from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FLOAT, INT, KEY, OBJECT, STRING, Tape
 from spark_tasks.pipeline.converters.times import check_times
 
@@ -205,14 +205,9 @@ class TypedReader:
 
     def _struct(self, schema: Schema, tokens: Ints) -> pa.Array:
         self._require(tokens, (OBJECT,), "Structs should be encoded as JSON objects, but found {}")
-        found = find_members(self._tape, tokens)
-        if found is None:
-            raise DataError("a struct has too many distinct members (thousands)")
-        names, cells = found
-        nobody = np.full(len(tokens), -1, np.int32)
+        cells = members_named(self._tape, tokens, [field.name for field in schema.fields])
         children, fields = [], []
-        for field in schema.fields:
-            cell = cells[names.index(field.name)] if field.name in names else nobody
+        for field, cell in zip(schema.fields, cells, strict=True):
             try:
                 children.append(self.build(field.schema, cell))
             except BadRowError as bad:
@@ -279,8 +274,10 @@ def _list_of(item: int, offsets: Ints) -> int:
 
 def last_of_each(keys: pa.Array, offsets: Ints) -> Bools:
     """Returns which entries of maps to keep: of entries with the same key, the last one."""
-    if not (pa.types.is_string(keys.type) or pa.types.is_integer(keys.type)):
-        return all_valid(len(keys))  # in JSON, other keys are hardly ever equal
+    if pa.types.is_nested(keys.type) or pa.types.is_binary(keys.type):
+        return all_valid(len(keys))  # in Java, two arrays of bytes are never equal; other such keys hardly ever are
+    if pa.types.is_floating(keys.type):
+        keys = keys.view(pa.int64() if pa.types.is_float64(keys.type) else pa.int32())  # as Double.equals compares them
     rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     _, from_behind = np.unique((rows * (len(codes) + 1) + codes)[::-1], return_index=True)

@@ -54,15 +54,16 @@ class JsonWriter:
             children = array.flatten()
             members = []
             for field in schema.fields:
-                # the children of a null struct are null: the check for required values must not reject them
-                inner = field.schema.as_optional() if array.null_count else field.schema
-                text = self.write(children[names.index(field.name)], inner)
+                child = children[names.index(field.name)]
+                # the fields of a null struct are null: the check for required values must not reject those
+                only = array.null_count and child.null_count == array.null_count
+                text = self.write(child, field.schema.as_optional() if only else field.schema)
                 members.append(JoinedField(literal(field.name) + ":", text, optional=False))
             return null_like(array, join_members(members, "{", ",", "}", len(array)))
         if schema.type is Type.MAP and pa.types.is_map(kind) and schema.key and schema.value:
             return self._map(array, schema.key, schema.value)
-        if schema.type is Type.ARRAY and schema.value and pa.types.is_list(kind):
-            return lists(array, self.write(array.flatten(), schema.value))
+        if schema.type is Type.ARRAY and pa.types.is_list(kind):
+            return lists(array, self.write(array.flatten(), schema.value, metadata_of(kind.value_field)))
         return self._scalar(array)
 
     def _map(self, array: pa.Array, key: Schema, value: Schema) -> pa.Array:

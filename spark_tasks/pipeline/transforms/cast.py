@@ -18,6 +18,7 @@ from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.java.hash import copied, hash_order
 from spark_tasks.pipeline.converters.base import schema_of
 from spark_tasks.pipeline.converters.json_write import JsonWriter
+from spark_tasks.pipeline.java_columns import typed
 from spark_tasks.pipeline.java_values import (
     JavaError,
     Struct,
@@ -43,7 +44,6 @@ from spark_tasks.pipeline.transforms.field_transform import (
     for_key,
 )
 from spark_tasks.pipeline.transforms.java_casts import cast, cast_column, logical_number
-from spark_tasks.pipeline.transforms.java_columns import typed
 
 _OUTPUT = ("INT8", "INT16", "INT32", "INT64", "FLOAT32", "FLOAT64", "BOOLEAN", "STRING")
 _INPUT = frozenset({*(Type[name] for name in _OUTPUT), Type.BYTES})

@@ -19,9 +19,9 @@ from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.data.schema import Schema
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, Column, schema_of
+from spark_tasks.pipeline.java_columns import NULLS_KEY, column, runs
 from spark_tasks.pipeline.java_values import typed_values, values
 from spark_tasks.pipeline.transforms.base import Transform
-from spark_tasks.pipeline.transforms.java_columns import NULLS_KEY, column, runs
 
 _MIN_PIECE = 64  # pieces with a bad record are halved; those of up to this many rows are changed record by record
 
@@ -211,6 +211,8 @@ def _column(row: int, found: Sequence[tuple[Schema | None, Any]]) -> Column:
     """Returns a column of the records that start at `row`. Raises BadRowError for the first value that does not fit."""
     try:
         return column(found)
+    except MemoryError:  # Arrow's is an ArrowException, too
+        raise
     except (DataError, pa.ArrowException, OverflowError) as error:
         if len(found) == 1:
             raise BadRowError(row, error) from error

@@ -220,13 +220,8 @@ def _inferred(value: Any) -> Schema:
 def _java_value(value: Any, level: int = 0) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, time):
-        value = datetime.combine(_EPOCH, value)
-    elif isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime.combine(value, time())
-    if isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return Moment((moment - _EPOCH) // timedelta(milliseconds=1))
+    if isinstance(value, date | time):
+        return Moment.of(value)
     if level > MAX_DEPTH:
         raise DataError(f"a value is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, dict):

@@ -17,6 +17,7 @@ from spark_tasks.data.schema import DECIMAL, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import copied, hash_order
+from spark_tasks.pipeline.java_columns import typed
 from spark_tasks.pipeline.java_values import (
     Moment,
     Struct,
@@ -36,13 +37,12 @@ from spark_tasks.pipeline.transforms.field_transform import (
     for_key,
 )
 from spark_tasks.pipeline.transforms.java_casts import cast
-from spark_tasks.pipeline.transforms.java_columns import typed
 
 _KINDS = {
     np.int8: ConnectType.INT8, np.int16: ConnectType.INT16, np.int32: ConnectType.INT32, int: ConnectType.INT64,
     np.float32: ConnectType.FLOAT32, float: ConnectType.FLOAT64,
 }  # fmt: skip
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?")  # with the digits of any script, as in Java
+_DECIMAL = re.compile(r"[+-]?(\d++\.?\d*+|\.\d+)([eE][+-]?\d{1,9})?")  # with the digits of any script, as in Java
 _EMPTY: dict[type, Any] = {
     bool: False, str: "", Decimal: Decimal(0), Moment: Moment(0), list: [], dict: {}, int: 0, float: 0.0,
     np.int8: np.int8(0), np.int16: np.int16(0), np.int32: np.int32(0), np.float32: np.float32(0),

@@ -20,10 +20,10 @@ from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import ConfigError, DataError, rust_code
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters.base import BadRowError, schema_of
+from spark_tasks.pipeline.java_columns import column
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, connect_values, joined, put
 from spark_tasks.pipeline.transforms.field_transform import Columns, described
-from spark_tasks.pipeline.transforms.java_columns import column
 from spark_tasks.pipeline.transforms.sql_paths import Path, is_untyped, with_kinds, with_metadata
 from spark_tasks.pipeline.transforms.sql_query import (
     FIELD,
@@ -77,7 +77,7 @@ class Sql(Transform):
             return
         try:
             selected = self._selected(_retyped(batch) if _is_mixed(batch) else batch)
-        except ConfigError:
+        except (ConfigError, MemoryError):
             raise
         except Exception as error:  # DataFusion has no error classes: a record or a type may be the cause
             if len(batch) == 1:
@@ -123,7 +123,7 @@ class Sql(Transform):
             try:
                 return self._collected(table, fields)
             except Exception as error:
-                if not slots or isinstance(error, ConfigError):
+                if not slots or isinstance(error, (ConfigError, MemoryError)):
                     raise
                 kinds = self._suitable(table, fields, slots)
         return self._collected(_with_types(table, kinds), fields)
@@ -142,6 +142,8 @@ class Sql(Transform):
                 kinds.setdefault(name, {})[path] = kind
             try:
                 self._collected(_with_types(record, kinds), fields)
+            except MemoryError:
+                raise
             except Exception:  # noqa: BLE001, S112 - DataFusion has no error classes
                 continue
             suitable = kinds

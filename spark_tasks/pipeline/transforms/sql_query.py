@@ -27,7 +27,7 @@ FIELD = "*."
 """Before the name of a column that `*` selects, if the column would otherwise be taken for something else."""
 _MEANT_OTHERWISE = frozenset({"value", ROW, *(f"record.{name}" for name in SETTABLE)})
 _TOKEN = re.compile(
-    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^']|'')*')|"(?P<quoted>(?:[^"]|"")*)"|(?P<word>\w+)|(?P<sign>.)""",
+    r"""(?P<space>\s+|--[^\n]*|/\*.*?(?:\*/|\Z))|(?P<text>'(?:[^']|'')*')|"(?P<quoted>(?:[^"]|"")*)"|(?P<word>\w+)|(?P<sign>.)""",
     re.DOTALL,
 )
 _COMBINING = frozenset(
@@ -90,13 +90,15 @@ def _with_offsets(text: str) -> str:
     used as such.
     """
     tokens = _tokens(text)
-    for token, after in reversed(list(zip(tokens, [*tokens[1:], None], strict=False))):
+    parts, at = [], 0
+    for token, after in zip(tokens, [*tokens[1:], None], strict=False):
         if (token["word"] or "").upper() != "OFFSET":
             continue
         if after is not None and (after["word"] or "").isdigit():
             raise ConfigError("OFFSET combines several records, but a transform processes each record separately")
-        text = text[: token.start()] + _quoted(token[0]) + text[token.end() :]
-    return text
+        parts += [text[at : token.start()], _quoted(token[0])]
+        at = token.end()
+    return "".join([*parts, text[at:]])
 
 
 def _is_comparison(token: re.Match[str], after: re.Match[str] | None) -> bool:
@@ -122,13 +124,15 @@ def _paths(tokens: Sequence[re.Match[str]]) -> dict[str, frozenset[Path]]:
     found = defaultdict[str, set[Path]](set)
     for number, token in enumerate(tokens):
         name = token["word"] if token["quoted"] is None else token["quoted"].replace('""', '"')
+        if name is None:
+            continue
         path: list[str | int] = []
         for start in range(number + 1, len(tokens) - 2, 3):
             opened, step, closed = tokens[start : start + 3]
             if opened[0] != "[" or closed[0] != "]" or (step["text"] is None and not step[0].isdigit()):
                 break
             path.append(int(step[0]) if step["text"] is None else step["text"][1:-1].replace("''", "'"))
-        if name is not None and path:
+        if path:
             found[name].add(tuple(path))
     return {name: frozenset(paths) for name, paths in found.items()}
 

@@ -27,5 +27,6 @@ def renamed(batch: pa.RecordBatch, rename: Callable[[str], str]) -> pa.RecordBat
     if new == names:
         return batch
     distinct = list(dict.fromkeys(new))
-    index = pa.array([distinct.index(name) for name in new], pa.int32()).take(topics.indices)
+    places = {name: place for place, name in enumerate(distinct)}
+    index = pa.array([places[name] for name in new], pa.int32()).take(topics.indices)
     return put(batch, "topic", pa.DictionaryArray.from_arrays(index, pa.array(distinct, pa.string())))

@@ -1,8 +1,8 @@
 """The worker's engine with resident executors: Spark starts long-running processes, which receive splits as messages.
 
 `start` returns at once. If Spark is local, splits run in processes of the worker until Spark is up (and while it is
-being restarted); a split that has begun there also ends there. If Spark dies, so do its processes: splits that ran in
-them fail with a retriable error, waiting splits continue to wait.
+being restarted, or cannot be started); a split that has begun there also ends there. If Spark dies, so do its
+processes: splits that ran in them fail with a retriable error, waiting splits continue to wait.
 """
 
 from __future__ import annotations
@@ -139,7 +139,9 @@ class ResidentEngine(Engine):
         )
 
     def _failed(self, error: Exception) -> None:
-        if self._pool is not None:
+        if self._local:
+            _logger.warning("Splits run in the worker's own processes until Spark is available")
+        elif self._pool is not None:
             self._pool.use(None)
             self._pool.fail(error, waiting_only=True)
 
@@ -150,6 +152,8 @@ class ResidentEngine(Engine):
         """Starts Spark if it is due, keeps the fork server, and checks Spark."""
         if self._life.state is EngineState.NEW:
             self._start_spark_if_due()
+        elif self._life.state is EngineState.FAILED and self._pool is not None and self._pool.batches:
+            self._refusal()
         if self._fork_server is not None and self._pool is not None:
             with self._lock:
                 settled = self._pool.processes.settled
@@ -189,7 +193,7 @@ class ResidentEngine(Engine):
         with self._lock:
             if self._life.state is EngineState.NEW:
                 self._plan_start(batch.future)
-            refusal = self._life.refusal()
+            refusal = self._refusal()
             self._submitted += refusal is None
             if refusal is None and self._pool is None:
                 self._early.append((batch, waiting))
@@ -198,6 +202,12 @@ class ResidentEngine(Engine):
         if refusal is not None:
             batch.fail(refusal)
         return batch.future
+
+    def _refusal(self) -> Exception | None:
+        """Why no split can be submitted, if so. Splits need Spark only on a cluster. May start it again."""
+        with self._lock:
+            refusal = self._life.refusal(needed=not self._local)
+            return None if self._local and self._life.state is not EngineState.CLOSED else refusal
 
     def _plan_start(self, first: Future[list[Any]]) -> None:
         """Plans the start of Spark when a batch is submitted. The caller holds the lock."""

@@ -19,10 +19,12 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from spark_tasks.process.full_memory import end_first
 from spark_tasks.spark.executor import pickled_outcomes, refuse_second_attempt, run_split
 from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.leftovers import Leftovers
 from spark_tasks.spark.residents.wire import Ticket
 
 STACK_SIGNAL = signal.SIGUSR2  # writes the stacks of all threads, even if one holds the interpreter lock
@@ -63,8 +65,15 @@ def dial(ticket: Ticket, *, leash: bool) -> socket.socket:
 def serve(ticket: Ticket) -> None:
     """Joins the worker, and runs splits until it ends this process or closes the connection. Raises OSError."""
     _survive_the_daemon()
-    with _stacks(ticket), joined(ticket) as work:
+    with _stacks(ticket) as stacks, joined(ticket) as work:
+        leftovers = Leftovers()
         while split := wire.receive(work):
+            if split.startswith(wire.OTHER):
+                if not leftovers.undo():
+                    wire.send(work, b"")  # the worker replaces this process
+                    continue
+                stacks.renew()
+                split = split.removeprefix(wire.OTHER)
             if ticket.slow_s:
                 faulthandler.dump_traceback_later(ticket.slow_s, file=sys.stderr)
             try:
@@ -73,6 +82,8 @@ def serve(ticket: Ticket) -> None:
                 if ticket.slow_s:
                     faulthandler.cancel_dump_traceback_later()
             wire.send(work, answer)
+        if not leftovers.undo():
+            os._exit(0)  # otherwise Spark would use it for jobs of other plugins
 
 
 @contextmanager
@@ -96,22 +107,28 @@ class _stacks:  # noqa: N801 - a context manager
     def __init__(self, ticket: Ticket) -> None:
         self._path = Path(ticket.stacks) / str(ticket.number) if ticket.stacks else None
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         if self._path is not None:
             self._file = self._path.open("w")
+            signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # what `unregister` restores: a late signal must not end it
+            faulthandler.register(STACK_SIGNAL, self._file, all_threads=True)
+        return self
+
+    def renew(self) -> None:
+        """Handles the signal again if a plugin has put its own handler or the default in place."""
+        if self._path is not None:
+            faulthandler.unregister(STACK_SIGNAL)
             faulthandler.register(STACK_SIGNAL, self._file, all_threads=True)
 
     def __exit__(self, *_error: object) -> None:
         if self._path is not None:
-            signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # a signal that is already on its way must not end the process
             faulthandler.unregister(STACK_SIGNAL)
-            signal.signal(STACK_SIGNAL, signal.SIG_IGN)
             self._file.close()
             self._path.unlink(missing_ok=True)
 
 
 def _survive_the_daemon() -> None:
-    """Goes on when the process that forked this one is killed.
+    """Goes on when the process that forked this one is killed; but if memory is full, this one is to end first.
 
     If a sibling is suspended at that moment, the kernel sends SIGHUP to all of them: their process group has lost its
     last parent and has a stopped member (POSIX, _Exit). When Spark stops, its daemon sends them SIGHUP too, which still
@@ -121,6 +138,7 @@ def _survive_the_daemon() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # before other threads are started: they inherit it
         if not any(thread.name == _HANGUP for thread in threading.enumerate()):  # Spark uses processes again
             threading.Thread(target=_await_hangup, name=_HANGUP, daemon=True).start()
+            end_first(os.getpid())
 
 
 def _await_hangup() -> None:

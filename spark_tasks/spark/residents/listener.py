@@ -7,11 +7,13 @@ closed.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import secrets
 import select
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -33,19 +35,28 @@ _logger = logging.getLogger(__name__)
 
 SUN_PATH = 103  # bytes of a Unix socket's path: 107 on Linux, 103 on macOS
 MAX_HANDSHAKES = 64  # handshakes at a time
+BACKLOG = 1024  # connections that wait for one; a full backlog refuses others
 RETRY_S = 1.0
 
 
 @dataclass(slots=True)
 class Line:
-    """The two connections of a process. `pid`: its process id if signals can be sent to it, else 0."""
+    """The two connections of a process. `pid`: its process id if signals can be sent to it, else 0. `handle`: a pidfd
+    of it, which never stands for a later process with the same id; -1 if there is none.
+    """
 
     work: socket.socket
     leash: socket.socket
     pid: int = 0
+    handle: int = -1
 
     def kill(self) -> None:
-        """Kills the process, whatever it is doing."""
+        """Kills the process, whatever it is doing, and even if a plugin has closed its connections. Not to be called
+        when the line may be closed meanwhile.
+        """
+        if self.handle >= 0:
+            with suppress(OSError):
+                signal.pidfd_send_signal(self.handle, signal.SIGKILL)
         with suppress(OSError):
             self.leash.settimeout(1.0)
             self.leash.send(b"x")
@@ -72,6 +83,9 @@ class Line:
         """Closes both connections, which kills a process that has not been asked to end."""
         self.work.close()
         self.leash.close()
+        if self.handle >= 0:
+            os.close(self.handle)
+            self.handle = -1
 
     def close_after(self, timeout_s: float) -> None:
         """Closes after the process has closed its end, or after the timeout."""
@@ -104,7 +118,8 @@ class ExecutorListener:
         self._lock = threading.Lock()
         self._expected: dict[int, _Expected] = {}
         self._withdrawn: deque[tuple[int, bytes]] = deque(maxlen=MAX_HANDSHAKES)
-        self._handshakes = threading.Semaphore(MAX_HANDSHAKES)
+        self._greeted: dict[int, socket.socket] = {}  # connections whose handshake is in progress; the oldest is first
+        self._numbers = itertools.count()
         self._rejections = RateLimitedLog()
         self._certificate = ""
         self._context: ssl.SSLContext | None = None
@@ -115,13 +130,13 @@ class ExecutorListener:
         if self._path:
             self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._listener.bind(self._path)
-            self._listener.listen(MAX_HANDSHAKES)
+            self._listener.listen(BACKLOG)
         else:
             from spark_tasks.spark.residents.certificate import own_certificate  # noqa: PLC0415 - 0.1 s to import
 
             self._certificate, self._context = own_certificate(self.folder)
             family = socket.AF_INET6 if ":" in bind else socket.AF_INET
-            self._listener = socket.create_server((bind, port), family=family, backlog=MAX_HANDSHAKES)
+            self._listener = socket.create_server((bind, port), family=family, backlog=BACKLOG)
         threading.Thread(target=self._accept, name="executors-listener", daemon=True).start()
 
     def expect(self, number: int) -> Ticket:
@@ -164,11 +179,19 @@ class ExecutorListener:
                     return
                 self._retry(error)  # too many open files, for example
                 continue
-            self._handshakes.acquire()
+            number = next(self._numbers)
+            with self._lock:
+                if len(self._greeted) >= MAX_HANDSHAKES:  # an executor needs milliseconds for it
+                    oldest = self._greeted.pop(next(iter(self._greeted)))
+                    with suppress(OSError):
+                        socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # wakes its thread
+                self._greeted[number] = sock
             try:
-                threading.Thread(target=self._greet, args=(sock,), name="executors-greeting", daemon=True).start()
+                threading.Thread(
+                    target=self._greet, args=(number, sock), name="executors-greeting", daemon=True).start()
             except RuntimeError as error:  # too many threads
-                self._handshakes.release()
+                with self._lock:
+                    self._greeted.pop(number, None)
                 sock.close()
                 self._retry(error)
 
@@ -178,23 +201,30 @@ class ExecutorListener:
                              "too many open files or threads, raise its limits (ulimit -n, ulimit -u)", error)
         time.sleep(RETRY_S)
 
-    def _greet(self, sock: socket.socket) -> None:
+    def _greet(self, number: int, sock: socket.socket) -> None:
+        deadline = time.monotonic() + wire.GREETING_S
         try:
             sock.settimeout(wire.GREETING_S)
             if self._context is not None:
                 wire.tune(sock)
-                sock = self._context.wrap_socket(sock, server_side=True)
-            self._admit(sock)
+                with self._lock:
+                    tls = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                    if number in self._greeted:
+                        self._greeted[number] = tls
+                sock = tls
+                tls.do_handshake()
+            self._admit(number, sock, deadline)
         except (OSError, struct.error) as error:
             self._rejections.log(_logger, logging.WARNING,
                                 "A connection to the listener for executor processes was refused: %s",
                                 error)
             sock.close()
         finally:
-            self._handshakes.release()
+            with self._lock:
+                self._greeted.pop(number, None)
 
-    def _admit(self, sock: socket.socket) -> None:
-        greeting = wire.Greeting(sock)
+    def _admit(self, connection: int, sock: socket.socket, deadline: float) -> None:
+        greeting = wire.Greeting(sock, deadline)
         hello = greeting.receive_hello()
         with self._lock:
             expected = self._expected.get(hello.number)
@@ -210,6 +240,8 @@ class ExecutorListener:
         with self._lock:
             if self._expected.get(hello.number) is not expected or hello.leash is (expected.leash is not None):
                 raise ConnectionError("the executor process is no longer expected")
+            if self._greeted.pop(connection, None) is None:
+                raise ConnectionError("the handshake took too long")
             if hello.leash:
                 expected.leash = sock
             else:
@@ -220,7 +252,7 @@ class ExecutorListener:
         sock.settimeout(None)
         assert expected.leash is not None  # noqa: S101 - checked above
         pid = peer_pid(sock) if self._path else 0 if self._remote else hello.pid
-        self._joined(hello.number, Line(sock, expected.leash, pid))
+        self._joined(hello.number, Line(sock, expected.leash, pid, handle_of(pid) if pid else -1))
 
 
 def peer_pid(sock: socket.socket) -> int:
@@ -234,3 +266,13 @@ def peer_pid(sock: socket.socket) -> int:
     if uid not in (os.getuid(), 0):
         raise ConnectionError(f"a process of user {uid}")
     return int(pid)
+
+
+def handle_of(pid: int) -> int:
+    """A pidfd of another process, which has a connection open and therefore lives; -1 if the system has none."""
+    if not hasattr(os, "pidfd_open") or pid == os.getpid():
+        return -1
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # an old kernel, or a sandbox that refuses it
+        return -1

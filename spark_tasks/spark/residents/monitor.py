@@ -57,6 +57,7 @@ class Monitor:
         self._hangs = hangs
         self._stop = threading.Event()
         self._looked = 0.0
+        self._counted = time.monotonic()
         self._asking: WeakKeyDictionary[Launcher, BackgroundCall] = WeakKeyDictionary()
         threading.Thread(target=self._run, name="executors-monitor", daemon=True).start()
 
@@ -79,6 +80,7 @@ class Monitor:
     def _turn(self) -> None:
         with self._lock:
             self._find_exempt()
+            self._pool.limit()
             self._pool.dispatch()
         if time.monotonic() - self._looked < TICK_S:
             return
@@ -143,10 +145,18 @@ class Monitor:
         self._pool.processes.kill(found)
 
     def _end_idle(self) -> None:
+        """Ends those that nobody has used for long; and, if each is used now and then because each connector prefers
+        its own, those above the number that was used at a time. The caller holds the lock.
+        """
         processes = self._pool.processes
         max_idle, idle_s = self._settings.spare + 1, self._settings.idle_s
         while len(processes.idle) > max_idle and self._looked - processes.idle[0].since > idle_s:
             processes.end_idle(processes.idle[0])
+        if self._looked - self._counted > idle_s:
+            surplus = len(processes.residents) - processes.most_busy - max_idle
+            for resident in processes.idle[:max(0, surplus)]:
+                processes.end_idle(resident)
+            self._counted, processes.most_busy = self._looked, len(processes.residents) - len(processes.idle)
 
     def _is_slow(self, resident: Resident) -> bool:
         """Whether to report it: after the configured time, and each time the duration has doubled since."""

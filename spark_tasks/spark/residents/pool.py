@@ -29,7 +29,8 @@ class Pool:
         self, settings: ExecutorSettings, listener: Expects, lock: threading.Condition, died: Callable[[], None]
     ) -> None:
         self.batches: dict[Future[list[Any]], SplitBatch] = {}
-        self.queue: FairQueue[Item] = FairQueue(settings.max_per_task, settings.max_per_connector)
+        most = settings.max_per_connector(settings.max_processes)
+        self.queue: FairQueue[Item] = FairQueue(min(settings.running, most), most)
         self._settings = settings
         self._lock = lock
         self.processes = ProcessManager(
@@ -49,7 +50,16 @@ class Pool:
         """Starts further processes with this launcher. See ProcessManager.use."""
         with self._lock:
             self.processes.use(launcher, stand_in)
+            self.limit()
             self.dispatch()
+
+    def limit(self) -> None:
+        """Limits connectors and tasks by the number of processes that there may be now. It changes with the launcher,
+        and in a cluster with its size. The caller holds the lock.
+        """
+        queue = self.queue
+        queue.max_per_connector = self._settings.max_per_connector(self.processes.most)
+        queue.max_per_task = min(self._settings.running, queue.max_per_connector)
 
     def cancel(self, future: Future[list[Any]]) -> None:
         """Gives up a batch: the processes of running splits are killed, waiting splits are dropped."""
@@ -89,7 +99,8 @@ class Pool:
         lock.
         """
         processes, max_running = self.processes, self._settings.running
-        while processes.idle and processes.running < max_running and (taken := self.queue.take()) is not None:
+        while (len(self.queue) and processes.idle and processes.running < max_running
+               and (taken := self.queue.take()) is not None):
             task, item = taken
             batch = item.batch
             if not batch.begun and not batch.future.set_running_or_notify_cancel():  # withdrawn while it waited
@@ -99,6 +110,8 @@ class Pool:
                 continue
             batch.begun = True
             processes.give(item)
+        if not len(self.queue) and processes.has_spare(self._settings.spare):
+            return
         room = max(0, self._settings.running - processes.running)
         processes.grow(self.queue.takeable(room) + self._settings.spare)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.wire import Ticket
@@ -48,6 +50,8 @@ class Resident:
     launcher: Launcher
     line: Line | None = None
     item: Item | None = None
+    connector: str = ""  # of its newest split; its objects and connections are in this process
+    former: str = ""  # the connector of the split before, if that is another one
     since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
     exempt: bool = False  # its split does not count as running: it uses no CPU, or has been running for long
     new: bool = True  # it has not been idle yet
@@ -58,3 +62,22 @@ class Resident:
     # For its thread: a split, and how many bytes of it have been sent; None: no more will follow
     inbox: queue.SimpleQueue[tuple[Item, int] | None] = field(default_factory=queue.SimpleQueue)
     thread: threading.Thread | None = None
+
+    def take(self, item: Item, connector: str) -> None:
+        """Gets a split of this connector."""
+        self.former = self.connector if self.connector != connector else ""
+        self.connector = connector
+        self.item, self.since, self.exempt = item, time.monotonic(), False
+        self.cpu, self.slow_at = (0.0, 0.0), 0.0
+
+    def frame_of(self, payload: bytes) -> bytes:
+        """The payload of the frame with the split that it has got: it restores itself before another connector's."""
+        return wire.OTHER + payload if self.former else payload
+
+
+def best_for(connector: str, idle: Sequence[Resident]) -> Resident:
+    """The process for a split: one whose last split was this connector's, if possible, else a new one, else the one
+    that has been idle for longest. `idle`: not empty; those that became idle last are last.
+    """
+    own = next((r for r in reversed(idle) if r.connector == connector), None)
+    return own or next((r for r in idle if not r.connector), idle[0])

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import itertools
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
 
 from spark_tasks.backoff import doubled
 from spark_tasks.errors import plugin_code
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
-from spark_tasks.spark.executor import Outcome
+from spark_tasks.spark.executor import MAX_RESULT_BYTES, Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.fairness import connector_of
+from spark_tasks.spark.residents.launches import Launches
 from spark_tasks.spark.residents.listener import Line
-from spark_tasks.spark.residents.process import Expects, Launcher, Resident
+from spark_tasks.spark.residents.process import Expects, Launcher, Resident, best_for
 from spark_tasks.spark.residents.process_state import has_ended
 
 _logger = logging.getLogger(__name__)
 
+MAX_ANSWER_BYTES = MAX_RESULT_BYTES + (4 << 20)  # executors report larger results as errors
 DEATH_S = 5.0  # how long it may take until the end of a killed process is noticed
 ENDING_S = 0.2  # how long a process may take to end after its connections have
 BACKOFF_S = 0.2  # doubled with each successive process that did not join
@@ -53,7 +55,8 @@ class ProcessManager:
         died: Callable[[], None],
     ) -> None:
         self.residents: dict[int, Resident] = {}
-        self.idle: list[Resident] = []  # the one used last is used first, so that the others can end
+        self.idle: list[Resident] = []  # the one used last is the last one
+        self.most_busy = 0  # how many were in use at a time; its reader resets it
         self._listener = listener
         self._lock = lock
         self._max_processes = max_processes
@@ -63,17 +66,16 @@ class ProcessManager:
         self._given_up = given_up
         self._died = died
         self._dying: dict[Resident, float] = {}
+        self._replaced = RateLimitedLog()
         self._launcher: Launcher | None = None
         self._former: list[Launcher] = []
         self._stand_in: Launcher | None = None
         self._standing_in = False
-        self._launches: queue.SimpleQueue[Resident | None] = queue.SimpleQueue()
-        self._stand_in_launches: queue.SimpleQueue[Resident | None] = queue.SimpleQueue()
+        self._launches = Launches(listener, lock, self.never_joined)
+        self._stand_in_launches = Launches(listener, lock, self.never_joined)
         self._numbers = itertools.count(1)
         self._failures = 0
         self._launch_after = 0.0
-        for launches in (self._launches, self._stand_in_launches):
-            threading.Thread(target=self._launch, args=(launches,), name="executors-launch", daemon=True).start()
 
     # Starting processes
 
@@ -122,6 +124,12 @@ class ProcessManager:
         return any(r.launcher is self._launcher and r.line is not None for r in self.residents.values())
 
     @property
+    def most(self) -> int:
+        """How many processes there may be. The caller holds the lock."""
+        room = self._launcher.max_processes if self._launcher is not None else 0
+        return min(room or self._max_processes, self._max_processes)  # 0: it has ended, and there will be another one
+
+    @property
     def full(self) -> bool:
         """Whether no more processes may be started. The caller holds the lock."""
         return self._launcher is not None and self._room(self._launcher) <= 0
@@ -134,6 +142,10 @@ class ProcessManager:
         launched = sum(1 for r in self.residents.values() if r.launcher is launcher)
         others_count = 0 if self._former else len(others)
         return min(self._max_processes - launched - others_count, launcher.max_processes - launched)
+
+    def has_spare(self, count: int) -> bool:
+        """Whether so many processes are idle and no others have to be started. The caller holds the lock."""
+        return not self._former and sum(resident.launcher is self._launcher for resident in self.idle) >= count
 
     def grow(self, wanted: int) -> None:
         """Starts processes until `wanted` are idle or about to join, if there is room. The caller holds the lock."""
@@ -166,28 +178,14 @@ class ProcessManager:
         """A number that no other process has."""
         return next(self._numbers)
 
-    def _launch(self, launches: queue.SimpleQueue[Resident | None]) -> None:
-        while (resident := launches.get()) is not None:
-            with self._lock:
-                if resident.removed:
-                    continue
-                ticket = self._listener.expect(resident.number)
-            try:
-                resident.launcher.launch(ticket)
-            except Exception as error:  # noqa: BLE001 - Spark's, the system's
-                self.never_joined(resident, str(error) or type(error).__name__)
-
     def never_joined(self, resident: Resident, why: str) -> None:
         """A process could not be started; after a pause, another one is."""
         with self._lock:
             if resident.number not in self.residents or resident.line is not None:
                 return
             self._forget(resident)
-            if resident.launcher is self._stand_in:
+            if resident.launcher is self._stand_in or time.monotonic() < self._launch_after:  # others, before the pause
                 _logger.debug("An executor process did not start: %s", why)
-                return
-            if time.monotonic() < self._launch_after:
-                _logger.debug("An executor process did not start: %s", why)  # with others, before the pause
                 return
             self._failures += 1
             alone = not any(r.line is not None for r in self.residents.values())
@@ -212,8 +210,7 @@ class ProcessManager:
                 line.close()
                 return
             thread = threading.Thread(
-                target=self._drive, args=(resident, line), name=f"executor-{number}", daemon=True
-            )
+                target=self._drive, args=(resident, line), name=f"executor-{number}", daemon=True)
             try:
                 thread.start()  # with the lock held: `close` may join it at once
             except RuntimeError as error:  # too many threads
@@ -229,13 +226,15 @@ class ProcessManager:
     # Running splits
 
     def give(self, item: Item) -> None:
-        """Gives a split to the idle process that was used last. The caller holds the lock, and a process is idle."""
-        resident = self.idle.pop()
-        resident.item, resident.since, resident.exempt = item, time.monotonic(), False
-        resident.cpu, resident.slow_at = (0.0, 0.0), 0.0
+        """Gives a split to the idle process that suits it best. The caller holds the lock, and a process is idle."""
+        connector = connector_of(item.batch.task)
+        resident = best_for(connector, self.idle)
+        self.idle.remove(resident)
+        self.most_busy = max(self.most_busy, len(self.residents) - len(self.idle))
+        resident.take(item, connector)
         begun = 0
         if resident.line is not None and isinstance(item.split, bytes):
-            begun = wire.begin_to_send(resident.line.work, item.split)
+            begun = wire.begin_to_send(resident.line.work, resident.frame_of(item.split))
         resident.inbox.put((item, begun))
 
     def _drive(self, resident: Resident, line: Line) -> None:
@@ -244,26 +243,31 @@ class ProcessManager:
             item, begun = given
             try:
                 with plugin_code():
-                    payload = item.payload()
+                    payload = resident.frame_of(item.payload())
             except Exception as error:  # noqa: BLE001 - a plugin's objects may not be picklable
                 self._over(resident, item, error)
                 continue
             try:
                 wire.send(line.work, payload, begun)
             except OSError:  # it ended while it was idle; a frame that was not sent completely is not run
-                self._gone(resident, None)
-                self._returned(item)
+                if self._gone(resident, None):
+                    self._returned(item)
                 break
             try:
-                answer = wire.receive(line.work)
+                answer = wire.receive(line.work, MAX_ANSWER_BYTES)
             except Exception as error:  # noqa: BLE001 - any end of the connection, or an invalid size
-                self._gone(resident, item.batch.task)
+                pending = self._gone(resident, item.batch.task)
+                line.kill()  # it runs on if the plugin has only closed the connections
                 sure = bool(line.pid) and has_ended(line.pid, ENDING_S)
                 kind = ExecutorEndedError if sure else SparkLostError
                 lost = kind(f"the executor process of {item.batch.task} ended: {error}")
-                with self._lock:
-                    afterwards = self._ended(item, lost)
-                afterwards()
+                if pending:
+                    with self._lock:
+                        afterwards = self._ended(item, lost)
+                    afterwards()
+                break
+            if not answer:
+                self._replace(resident, item)
                 break
             try:
                 outcome: Outcome | Exception = outcome_of(answer, item.batch.task)
@@ -276,10 +280,22 @@ class ProcessManager:
             self._dying.pop(resident, None)
             self._changed()
 
+    def _replace(self, resident: Resident, item: Item) -> None:
+        """The process has not begun the split, because of what another connector has left there."""
+        self._replaced.log(
+            _logger, logging.WARNING, "Replacing an executor process: a thread or a timer that connector %s has left "
+            "behind still runs in it, or something that it has changed cannot be restored", resident.former)
+        with self._lock:
+            pending, resident.item = resident.item is item, None
+            if not resident.removed:
+                self.kill([resident])
+        if pending:
+            self._returned(item)
+
     def _over(self, resident: Resident, item: Item, outcome: Outcome | Exception) -> None:
         with self._lock:  # acquired once: with many small splits, all wait for this lock
-            resident.item = None
-            afterwards = self._ended(item, outcome)
+            pending, resident.item = resident.item is item, None
+            afterwards = self._ended(item, outcome) if pending else lambda: None
             self._rest(resident)
         afterwards()
 
@@ -300,15 +316,19 @@ class ProcessManager:
         """Whether more processes have joined than the limit allows, because the stand-in's did not wait for others."""
         return not self._former and sum(1 for r in self.residents.values() if r.line is not None) > self._max_processes
 
-    def _gone(self, resident: Resident, task: str | None) -> None:
-        """The process has ended or is unreachable; its split may have done all, some or none of its work."""
+    def _gone(self, resident: Resident, task: str | None) -> bool:
+        """The process has ended or is unreachable; its split may have done all, some or none of its work. Returns
+        whether its owner still waits for that.
+        """
         with self._lock:
+            pending = resident.item is not None
             expected, resident.removed, resident.item = resident.removed, True, None
             self.residents.pop(resident.number, None)
         if not expected:
             _logger.warning("An executor process ended%s", f" while it ran a split of {task}" if task else "",
                             extra={"about": connector_of(task) if task else None})
             self._died()
+        return pending
 
     def kill(self, residents: Iterable[Resident]) -> None:
         """Kills processes and the splits that they run. The caller holds the lock."""
@@ -340,12 +360,23 @@ class ProcessManager:
             self._died()
 
     def cut_off(self) -> None:
-        """Stops waiting for killed processes that do not end in time, as their host may be unreachable."""
+        """Stops waiting for killed processes that do not end in time, as their host may be unreachable, and for their
+        threads: one that unpickles a result runs a plugin's code, which may hang.
+        """
         with self._lock:
             late = [r for r, deadline in self._dying.items() if time.monotonic() > deadline]
-        for resident in late:
-            if resident.line is not None:
-                resident.line.cut()
+            afterwards = [self._cut_off(resident) for resident in late]
+        for each in afterwards:
+            each()
+
+    def _cut_off(self, resident: Resident) -> Callable[[], None]:
+        del self._dying[resident]
+        if resident.line is not None:
+            resident.line.cut()
+        item, resident.item = resident.item, None
+        if item is None:
+            return lambda: None
+        return self._ended(item, SparkLostError(f"an executor process of {item.batch.task} did not end in time"))
 
     def close(self, timeout_s: float) -> None:
         """Ends idle processes and waits for that; kills the others. No more are started."""
@@ -359,7 +390,7 @@ class ProcessManager:
                 self._forget(resident)
             self.kill(list(self.residents.values()))
         for launches in (self._launches, self._stand_in_launches):
-            launches.put(None)
+            launches.close()
         for launcher in launchers:
             if launcher is not None:
                 launcher.close()

@@ -36,12 +36,6 @@ class ExecutorSettings:
     spare: int = 1
     mode: str = RESIDENT
 
-    @property
-    def max_per_task(self) -> int:
-        """How many splits of a task may run at the same time."""
-        return self.running
-
-    @property
-    def max_per_connector(self) -> int:
-        """How many splits of a connector may run at the same time: fewer than there are processes."""
-        return max(1, self.max_processes * 3 // 4)
+    def max_per_connector(self, processes: int) -> int:
+        """How many splits of a connector may run at the same time if there may be so many processes: fewer."""
+        return max(1, min(self.max_processes, processes) * 3 // 4)

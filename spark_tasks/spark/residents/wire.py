@@ -1,7 +1,9 @@
 """The protocol between a worker and its executor processes: frames, and a handshake that authenticates both sides.
 
 A frame is 8 bytes of length and the payload: a pickled split to the process, a pickled list with its Outcome back. A
-frame of length 0 asks the process to end. Each process has two connections: for work, and the leash (link.py).
+frame of length 0 asks the process to end. Before the split of another connector than the previous one's, the payload
+has a byte (OTHER); the process answers with a frame of length 0 if it must be replaced before it may run that split.
+Each process has two connections: for work, and the leash (link.py).
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ import os
 import socket
 import ssl
 import struct
+import time
 from dataclasses import dataclass
 
 HEAD = struct.Struct(">Q")
 HELLO = struct.Struct(">Q?Q32s32s")  # number, leash?, pid, proof, challenge
+OTHER = b"\0"  # a pickle begins with another byte
 CHALLENGE_BYTES = 32
-GREETING_S = 10.0  # for each step of the handshake
+GREETING_S = 10.0  # for the handshake on a connection
 _CHUNK = 1 << 20
 _SMALL = 1 << 16
 # TCP keep-alive detects a host that no longer responds after a minute.
@@ -57,15 +61,21 @@ class ConnectionLostError(ConnectionError):
     """The other side closed the connection, perhaps in the middle of a frame."""
 
 
-def exactly(sock: socket.socket, size: int) -> bytes:
-    """Receives exactly that many bytes. Raises ConnectionLostError if the connection ends earlier."""
-    data = bytearray()
+def exactly(
+    sock: socket.socket, size: int, begun: bytes | bytearray = b"", deadline: float | None = None
+) -> bytearray:
+    """Receives a number of bytes, of which `begun` are known. Raises ConnectionLostError if the connection ends
+    earlier, TimeoutError after the `deadline` (time.monotonic), however slowly the bytes arrive.
+    """
+    data = bytearray(begun)
     while len(data) < size:
+        if deadline is not None:
+            sock.settimeout(max(deadline - time.monotonic(), 0.001))
         more = sock.recv(min(size - len(data), _CHUNK))
         if not more:
             raise ConnectionLostError(f"the connection ended {size - len(data)} bytes early")
         data += more
-    return bytes(data)
+    return data
 
 
 def begin_to_send(sock: socket.socket, payload: bytes) -> int:
@@ -88,25 +98,27 @@ def send(sock: socket.socket, payload: bytes, begun: int = 0) -> None:
         sock.sendall(payload)
 
 
-def receive(sock: socket.socket) -> bytes:
-    """Receives the payload of the next frame. Raises ConnectionLostError.
+def receive(sock: socket.socket, max_bytes: int | None = None) -> bytes | bytearray:
+    """Receives the payload of the next frame. Raises ConnectionLostError, also if it has more than `max_bytes`.
 
     The other side sends nothing else before it has an answer, so a small frame is received with a single system call;
     each call releases the interpreter lock.
     """
-    data = sock.recv(_SMALL)
+    data: bytes | bytearray = sock.recv(_SMALL)
     if len(data) < HEAD.size:
         if not data:
             raise ConnectionLostError("the connection ended")
-        data += exactly(sock, HEAD.size - len(data))
+        data = exactly(sock, HEAD.size, data)
     (size,) = HEAD.unpack_from(data)
-    left = HEAD.size + size - len(data)
-    if left < 0:
-        raise ConnectionLostError(f"{-left} bytes more than a frame")
-    return data[HEAD.size :] + exactly(sock, left) if left else data[HEAD.size :]
+    if max_bytes is not None and size > max_bytes:
+        raise ConnectionLostError(f"a frame of {size} bytes")
+    begun = data[HEAD.size :]
+    if len(begun) > size:
+        raise ConnectionLostError(f"{len(begun) - size} bytes more than a frame")
+    return exactly(sock, size, begun) if len(begun) < size else begun
 
 
-def _proof(token: bytes, side: bytes, hello: Hello, challenge: bytes) -> bytes:
+def _proof(token: bytes, side: bytes, hello: Hello, challenge: bytes | bytearray) -> bytes:
     """The response to the challenge of this connection, which only a holder of the token can compute."""
     return hmac.digest(token, side + HELLO.pack(hello.number, hello.leash, hello.pid, b"", challenge), "sha256")
 
@@ -123,14 +135,16 @@ def greet(sock: socket.socket, ticket: Ticket, *, leash: bool) -> None:
 class Greeting:
     """The worker's half of the handshake: `receive_hello`, look up the token, `check` it, send the proof."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock = sock
+        self._deadline = deadline
         self._mine = os.urandom(CHALLENGE_BYTES)
 
     def receive_hello(self) -> Hello:
         """Sends a challenge, and receives the other side's hello."""
         self._sock.sendall(self._mine)
-        number, leash, pid, self._answer, self._theirs = HELLO.unpack(exactly(self._sock, HELLO.size))
+        number, leash, pid, self._answer, self._theirs = HELLO.unpack(
+            exactly(self._sock, HELLO.size, deadline=self._deadline))
         self._hello = Hello(number, leash, pid)
         return self._hello
 

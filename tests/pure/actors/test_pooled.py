@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 from actors.pooled import THREADS, ActorThreads, PooledActor
-from tests.rigs.support import wait_until
+from tests.rigs.support import no_thread, wait_until
 
 WITHIN_S = 10.0
 
@@ -127,3 +127,28 @@ def test_actors_that_need_the_processor_run_a_few_at_a_time() -> None:
     wait_until(lambda: len(looks) > 6, WITHIN_S, "three looks at those that wait")
     assert Waiter.max_at_once == THREADS
     go.set()
+
+
+def test_what_waits_while_no_thread_can_be_started_is_handled_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = ActorThreads()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        first = Waiter.start(threads)
+        first.tell("early")
+    assert Waiter.start(threads).ask("other", timeout=WITHIN_S) == ["other"]
+    assert first.ask("late", timeout=WITHIN_S) == ["early", "late"]
+
+
+def test_more_threads_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, go = ActorThreads(lambda: 0.0), threading.Event()
+    for _ in range(THREADS):
+        Waiter.start(threads).tell(lambda: go.wait(WITHIN_S))
+    wait_until(lambda: Waiter.at_once == THREADS, WITHIN_S, "all threads to hang")
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        waiting = Waiter.start(threads)
+    try:
+        assert Waiter.start(threads).ask("on", timeout=WITHIN_S) == ["on"]
+        assert waiting.ask("on", timeout=WITHIN_S) == ["on"]
+    finally:
+        go.set()

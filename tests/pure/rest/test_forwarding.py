@@ -109,6 +109,16 @@ def test_a_forwarded_creation_has_no_field_that_java_does_not_know() -> None:
     assert second == {"name": "a", "config": {**SOURCE, "name": "a", "n": "1"}, "initial_state": None}
 
 
+@pytest.mark.parametrize("more", ["", ', "n": 99999999999999999999'])
+def test_numbers_beyond_a_double_are_forwarded_as_jackson_writes_them(more: str) -> None:
+    body = f'{{"offsets": [{{"partition": {{"p": -1e999}}, "offset": {{"pos": 1e999{more}}}}}]}}'
+    with stub(200, {"message": "done"}) as other:
+        follower(other.port).patch("/connectors/a/offsets", data=body, content_type="application/json")
+    [offset] = json.loads(other.requests[0][3])["offsets"]
+    assert offset["partition"] == {"p": "-Infinity"}
+    assert offset["offset"]["pos"] == "Infinity"
+
+
 @pytest.mark.parametrize("query", ["?forward=false", "?forward=no", "?forward="])
 def test_the_last_hop_does_not_forward(query: str) -> None:
     answer = follower(1).delete(f"/connectors/a{query}")
@@ -147,6 +157,12 @@ def test_the_other_workers_response_is_returned(status: int, body: Any, expected
     assert answer.json is not None
     assert (answer.status_code, answer.json["error_code"]) == expected[:2]
     assert answer.json["message"].startswith(expected[2])
+
+
+def test_the_other_workers_error_without_a_message_stays_without_one() -> None:
+    with stub(500, {"error_code": 500, "message": None}) as other:  # as Java writes an exception without a message
+        answer = follower(other.port).delete("/connectors/a")
+    assert (answer.status_code, answer.json) == (500, {"error_code": 500, "message": None})
 
 
 def test_an_unreachable_worker_is_a_500_response() -> None:

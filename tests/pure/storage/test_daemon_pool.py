@@ -15,11 +15,13 @@ from actors.messages.requests import GetOffsets
 from actors.peers.leader_client import LeaderClient
 from actors.peers.producer_fencing import ProducerFencing
 from actors.stores.offset_requests import OffsetRequests
+from actors.ticker import Ticker
 from spark_tasks.errors import ConnectError
 from storage.config.state import ClusterConfigState
 from storage.config.view import ConfigView
 from storage.daemon_pool import DaemonPool
 from storage.ids import ConnectorName
+from tests.rigs.support import no_thread
 
 C = ConnectorName("c")
 
@@ -67,6 +69,15 @@ def test_close_drops_calls_that_have_not_started_and_does_not_wait():
     assert hanging.result(10)
 
 
+def test_a_pool_whose_thread_could_not_be_started_works_later(monkeypatch):
+    pool = DaemonPool(1, "test")
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            pool.submit(lambda: 4)
+    assert pool.submit(lambda: 5).result(10) == 5
+
+
 def ask_for_offsets(hang):
     configs = ConfigView()
     configs.config = ClusterConfigState(connector_configs={C: {}})
@@ -74,7 +85,7 @@ def ask_for_offsets(hang):
 
 
 def fence_producers(hang):
-    ProducerFencing({}, hang, lambda _: None).start(FenceProducers(OpId(1), C, {}, ("id",)))
+    ProducerFencing({}, hang, lambda _: None, Ticker()).start(FenceProducers(OpId(1), C, {}, ("id",)))
 
 
 def send_task_configs(hang):

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 from actors.herder.fencing_state import FencingChecked, FencingRead, FencingRecorded, RestartRead
 from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, StoppingItems
-from actors.herder.state import AnswerWith, HerderState, PublishedTasks, Released, WriteNext
+from actors.herder.state import AnswerWith, HerderState, OffsetsRead, PublishedTasks, Released, WriteNext
 
 _BUSY = (
-    AnswerWith, WriteNext, PublishedTasks, FencingRead, FencingChecked, FencingRecorded, RestartRead,
+    AnswerWith, WriteNext, PublishedTasks, FencingRead, FencingChecked, FencingRecorded, RestartRead, OffsetsRead,
 )
 _ENDING = (Phase.HALTING, Phase.HALTED)
 

@@ -123,8 +123,8 @@ class GroupOfOne:
 class LoneWorker:
     """A herder, its events and its effects.
 
-    Tests change `statuses` and `kind`, which the herder requests. `put`: what it put into the status store.
-    `holds`: messages of this class are `held` back from it.
+    Tests change `statuses` and `kind`, which the herder requests, and `validate` and `delegate`, which it calls.
+    `put`: what it put into the status store. `holds`: messages of this class are `held` back from it.
     """
 
     def __init__(self) -> None:
@@ -132,6 +132,8 @@ class LoneWorker:
         self.failures: list[str] = []
         self.halted = threading.Event()
         self.kind: Callable[[Config], str] = lambda _: "source"
+        self.validate: Callable[[Validate], None] = lambda effect: self.tell(Validated(effect.request_id))
+        self.delegate: Callable[[Any, Any], None] = lambda _, answer: answer("delegated", None)
         self.suspended_s = 0.0
         self.pulse = Pulse(lambda: time.monotonic() + self.suspended_s)
         self.put: list[Any] = []
@@ -154,7 +156,8 @@ class LoneWorker:
             tasks.start, tasks.cancel, tasks.stopping)
         ports = Ports(
             config_store=self.config_store.tell, status_store=self._put, member=self.group,
-            instances=instances, validate=self._validate, delegate=lambda _, answer: answer("delegated", None),
+            instances=instances, validate=lambda effect: self.validate(effect),  # noqa: PLW0108 - as it is then
+            delegate=lambda effect, answer: self.delegate(effect, answer),  # noqa: PLW0108 - as it is then
             send_task_configs=lambda effect: self.tell(TaskConfigsPublished(effect.op)),
             fence_producers=lambda effect: self.tell(ProducersFenced(effect.op)),
             make_session_key=self._make_key, forget_topics=lambda _: None, set_logger_level=lambda _: None,
@@ -201,9 +204,6 @@ class LoneWorker:
 
     def generation(self, name: ConnectorName) -> int:
         return self.view.statuses.connectors[name].generation
-
-    def _validate(self, effect: Validate) -> None:
-        self.tell(Validated(effect.request_id))
 
     def _make_key(self, effect: MakeSessionKey) -> None:
         key = SessionKey(b"k" * 32, "HmacSHA256", self.ticker.now_ms())

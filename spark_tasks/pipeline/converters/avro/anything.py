@@ -10,18 +10,21 @@ import json
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 from fastavro.schema import parse_schema
 
 from spark_tasks.data.columns import Metadata
+from spark_tasks.data.schema import Type
 from spark_tasks.errors import DataError
 from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.pipeline.converters import json_text
 from spark_tasks.pipeline.converters.avro.codec import by_index
+from spark_tasks.pipeline.converters.avro.names import AVRO_NAMES
 from spark_tasks.pipeline.converters.avro.to_avro import ANYTHING
 from spark_tasks.pipeline.converters.base import BadRowsError, Column
 from spark_tasks.pipeline.converters.json_columns import parse_columns
-from spark_tasks.pipeline.converters.python_values import to_python
+from spark_tasks.pipeline.java_values import class_name, schema_type, values
 
 _FULL_NAME = f"{ANYTHING['namespace']}.{ANYTHING['name']}"
 _PARSED = parse_schema(ANYTHING)
@@ -70,6 +73,8 @@ def read(payloads: list[bytes], skip: int) -> Column:
                 io.BytesIO(payload[skip:]), _BOUNDED, None, handle_unicode_errors="replace"
             ), 0)
             texts.append(json_text.canonical(value).encode())
+        except MemoryError:
+            raise
         except Exception as error:  # noqa: BLE001 - fastavro has no error class for invalid bytes
             bad.append((row, DataError(f"Error deserializing Avro message: {type(error).__name__}: {error}")))
     if bad:
@@ -98,7 +103,7 @@ def _key(record: Any, depth: int) -> str:
 def write(array: pa.Array, metadata: Metadata) -> pa.Array:
     """Converts schemaless values to bytes. Raises DataError."""
     out = []
-    for value in to_python(array, metadata):
+    for value in values(array, metadata):
         target = io.BytesIO()
         try:
             fastavro.schemaless_writer(target, _PARSED, _record(value))
@@ -109,22 +114,14 @@ def write(array: pa.Array, metadata: Metadata) -> pa.Array:
 
 
 def _record(value: Any) -> dict[str, Any]:
-    match value:
-        case None:
-            return {}
-        case bool():
-            return {"boolean": value}
-        case int():
-            return {"long": value}
-        case float():
-            return {"double": value}
-        case str():
-            return {"string": value}
-        case bytes():
-            return {"bytes": value}
-        case list():
-            return {"array": [_record(item) for item in value]}
-        case dict():
-            return {"map": [{"key": _record(key), "value": _record(one)} for key, one in value.items()]}
-        case _:
-            raise DataError(f"Unknown type for schemaless data: {type(value).__name__}")
+    """Returns the record of a value of java_values."""
+    if value is None:
+        return {}
+    if isinstance(value, list):
+        return {"array": [_record(item) for item in value]}
+    if isinstance(value, dict):
+        return {"map": [{"key": _record(key), "value": _record(one)} for key, one in value.items()]}
+    kind = schema_type(value)
+    if kind is None or kind in (Type.BYTES, Type.STRUCT):
+        raise DataError(f"Unknown Java type for schemaless data: class {class_name(value)}")
+    return {AVRO_NAMES[kind]: value.item() if isinstance(value, np.generic) else value}

@@ -166,6 +166,8 @@ class AvroCodec:
                 value = self._from_reader(self._read(payload))
                 pa.scalar(value, self.type)
                 values.append(value)
+            except MemoryError:
+                raise
             except Exception as error:  # noqa: BLE001 - fastavro has no error class for invalid bytes
                 bad.append((row, DataError(f"Error deserializing Avro message: {type(error).__name__}: {error}")))
         return pa.array(values, self.type)

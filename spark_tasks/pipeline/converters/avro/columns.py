@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -17,7 +18,7 @@ from spark_tasks.pipeline.converters.avro import decimals
 from spark_tasks.pipeline.converters.avro import names as n
 from spark_tasks.pipeline.converters.avro.codec import branches, wire_default, wire_type
 from spark_tasks.pipeline.converters.avro.names import AvroOptions
-from spark_tasks.pipeline.converters.avro.to_connect import is_map_entry, union_member
+from spark_tasks.pipeline.converters.avro.to_connect import is_map_entry
 from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, Node
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.nested import filled, inside, map_array, mask_of, named, part
@@ -91,12 +92,14 @@ class _Writer:
         self._options = options
 
     def field(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
-        """Converts a struct's field, in which the default replaces null, as Java's Struct.get does. An item of a list
-        or a map remains null.
+        return self.column(self._got(array, schema), schema, node)
+
+    def _got(self, array: pa.Array, schema: Schema) -> pa.Array:
+        """Returns a struct's field, in which the default replaces null, as Java's Struct.get does. An item of a list or
+        a map remains null.
         """
-        if schema.default is not None and array.null_count and not self._options.ignore_defaults:
-            array = filled(array, schema)
-        return self.column(array, schema, node)
+        fill = schema.default is not None and array.null_count and not self._options.ignore_defaults
+        return filled(array, schema) if fill else array
 
     def column(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
         optional = node.kind == "union" and any(branch.kind == "null" for branch in node.inner)
@@ -116,9 +119,11 @@ class _Writer:
 
     def _values(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
         """Converts an array without nulls."""
+        if n.is_union(schema):
+            return self._union(array, schema, node)
         node = node.optional_of or node
         if node.kind == "union":
-            return self._union(array, schema, node)
+            return self._in_union(array, schema, node)
         if schema.type is Type.STRUCT and node.kind == "record" and pa.types.is_struct(array.type):
             return self._record(array, schema, node)
         if schema.type is Type.ARRAY and node.kind == "array":
@@ -147,34 +152,63 @@ class _Writer:
         return struct_array(columns, list(kind), len(array), None)
 
     def _union(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
-        kind = wire_type(node)
-        columns = {field.name: pa.nulls(len(array), field.type) for field in kind}
-        if n.is_union(schema):
-            children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-            fields = {field.name: field for field in schema.fields}
-            for index, one in branches(node):
-                field = fields.get(union_member(one, index, self._options))
-                if field is not None:
-                    optional = Node("union", inner=(Node("null"), one))
-                    columns[f"b{index}"] = self.field(children[field.name], field.schema, optional)
-            nothing = np.logical_and.reduce([c.is_null().to_numpy(zero_copy_only=False) for c in columns.values()])
-            if nothing.any() and all(branch.kind != "null" for branch in node.inner):
-                raise BadRowError(int(np.argmax(nothing)), "a union has no value")
-        else:
-            index, one = self._branch(schema, node)
-            columns[f"b{index}"] = self._values(array, schema, one)
-            nothing = np.zeros(len(array), np.bool_)
-        mask = pa.array(nothing) if nothing.any() else None
-        return struct_array(list(columns.values()), list(kind), len(array), mask)
+        """Converts the structs of a union, in each of which the first field that is not null has the value."""
+        children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+        unused = dict(branches(node)) if node.kind == "union" else {0: node}
+        columns: dict[int, pa.Array] = {}
+        free = np.ones(len(array), np.bool_)
+        for field in schema.fields:
+            values = self._got(children[field.name], field.schema)
+            if not free.all():
+                values = values.take(pa.array(np.arange(len(array)), mask=~free))
+            used = values.is_valid().to_numpy(zero_copy_only=False)
+            index = self._branch(field.schema, unused)
+            if index is not None:
+                optional = Node("union", inner=(Node("null"), unused.pop(index)))
+                columns[index] = named(field.name, partial(self.column, values, field.schema, optional))
+            elif used.any():
+                raise BadRowError(int(np.argmax(used)), f"the union to write with has no branch for {field.name}")
+            free &= ~used
+        if free.any() and all(branch.kind != "null" for branch in (node.inner if node.kind == "union" else (node,))):
+            raise BadRowError(int(np.argmax(free)), "a union has no value")
+        if node.kind == "union" and node.optional_of is None:
+            return _branched(node, columns, len(array), pa.array(free) if free.any() else None)
+        return next(iter(columns.values()), pa.nulls(len(array), wire_type(node)))
 
-    def _branch(self, schema: Schema, node: Node) -> tuple[int, Node]:
-        """Returns index and node of the union's branch for values of this schema, which is not a union."""
-        kinds = {"record"} if schema.type is Type.STRUCT else {n.AVRO_NAMES[schema.type]}
-        kinds |= {"enum"} if schema.type is Type.STRING else {"fixed"} if schema.type is Type.BYTES else set()
-        for index, one in branches(node):
-            if one.kind in kinds and (one.kind != "record" or one.name == schema.name):
-                return index, one
-        raise DataError(f"the schema to write with has a union without a branch for {schema.type.value}")
+    def _in_union(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
+        """Converts values that are not unions themselves to a union of several types."""
+        one = dict(branches(node))
+        index = self._branch(schema, one)
+        if index is None:
+            raise DataError(f"the schema to write with has a union without a branch for {schema.type.value}")
+        return _branched(node, {index: self._values(array, schema, one[index])}, len(array), None)
+
+    def _branch(self, schema: Schema, choices: Mapping[int, Node]) -> int | None:
+        """Returns the index of the branch for values of this schema: the first one of their type and name."""
+        exact = (index for index, one in choices.items() if self._is_of(schema, one))
+        loose = {Type.STRING: ("string", "enum"), Type.BYTES: ("bytes", "fixed")}.get(schema.type, ())
+        alike = (index for kind in loose for index, one in choices.items() if one.kind == kind)
+        return next(exact, next(alike, None))
+
+    def _is_of(self, schema: Schema, node: Node) -> bool:
+        """Returns whether a branch has the type of the values and, if the type has a name, the name."""
+        if schema.type is Type.MAP:
+            return node.kind == "map" or (node.kind == "array" and is_map_entry(node.inner[0]))
+        if node.kind == "array" and is_map_entry(node.inner[0]):
+            return False
+        if schema.type is Type.STRUCT:
+            kind, name = "record", schema.name
+        elif n.is_enum(schema):
+            kind, name = "enum", dict(schema.parameters).get(self._options.enum)
+        elif n.is_fixed(schema):
+            kind, name = "fixed", schema.name
+        else:
+            return node.kind == n.AVRO_NAMES[schema.type]
+        if node.kind != kind:
+            return False
+        if name is None:
+            return str(node.name).startswith(n.DEFAULT_FULL_NAME)
+        return node.name == self._options.full_name(name) or node.props.get(n.CONNECT_NAME) == schema.name
 
     def _map(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
         key, value = part(schema.key), part(schema.value)
@@ -221,6 +255,14 @@ class _Writer:
         if node.kind not in ("bytes", "fixed"):
             raise DataError(f"a Decimal cannot be written as Avro's {node.kind}")
         return decimals.to_bytes(array, node.size if node.kind == "fixed" else None)
+
+
+def _branched(node: Node, columns: Mapping[int, pa.Array], rows: int, mask: pa.Array | None) -> pa.Array:
+    """Returns the values of a union. `columns`: of its branches, by index; the others have no values."""
+    kind = wire_type(node)
+    children = [columns[index] if index in columns else pa.nulls(rows, field.type)
+                for (index, _), field in zip(branches(node), kind, strict=True)]
+    return struct_array(children, list(kind), rows, mask)
 
 
 def _checked(array: pa.Array, good: pa.Array, reason: str) -> pa.Array:

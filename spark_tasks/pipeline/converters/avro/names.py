@@ -77,6 +77,10 @@ class AvroOptions:
         space, _, name = ".".join(self.name(part) for part in full.split(".")).rpartition(".")
         return space or None, name
 
+    def full_name(self, full: str) -> str:
+        """Returns namespace and name, separated by a dot."""
+        return ".".join(part for part in self.split(full) if part is not None)
+
     @property
     def enum(self) -> str:
         """The schema parameter of strings that are enums."""

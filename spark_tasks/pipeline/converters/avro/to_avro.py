@@ -17,6 +17,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.java.json import java_json
 from spark_tasks.pipeline.converters.avro import names as n
 from spark_tasks.pipeline.converters.avro.names import AvroOptions
+from spark_tasks.pipeline.converters.avro.tree import NAMED
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOGICAL = {DATE: "date", TIME: "time-millis", TIMESTAMP: "timestamp-millis"}
@@ -47,6 +48,7 @@ class _Mapping:
     def __init__(self, options: AvroOptions) -> None:
         self._options = options
         self._defined: dict[str, Any] = {}  # the schemas of named types that are already defined
+        self._field_names: set[str] = set()  # the names of the schemas of fields
         self._unnamed = 0
         self._nameless: dict[Schema, str] = {}  # the names that records without a name get
 
@@ -133,6 +135,9 @@ class _Mapping:
         return definition
 
     def _field(self, name: str, schema: Schema, doc: str | None, space: str | None) -> dict[str, Any]:
+        seen = schema.name is not None and self._options.full_name(schema.name) in self._field_names
+        if schema.name is not None:
+            self._field_names.add(self._options.full_name(schema.name))
         kind = self.schema(schema, space=space)
         doc = schema.doc if self._options.discard else doc
         definition: dict[str, Any] = {"name": name, "type": kind, **({"doc": doc} if doc is not None else {})}
@@ -142,9 +147,9 @@ class _Mapping:
                 definition["default"] = default
         elif schema.optional:
             definition["default"] = None
-        again = kind[-1] if isinstance(kind, list) else kind
-        if self._options.metadata and isinstance(again, str) and again not in _PRIMITIVES and schema.parameters:
-            definition[n.CONNECT_PARAMETERS] = self._parameters(schema)
+        parameters, kinds = self._parameters(schema), kind if isinstance(kind, list) else [kind]
+        if self._options.metadata and seen and parameters and any(map(_is_named, kinds)):
+            definition[n.CONNECT_PARAMETERS] = parameters
         return definition
 
     def _map(self, schema: Schema, space: str | None) -> dict[str, Any]:
@@ -246,6 +251,11 @@ class _Mapping:
 
 
 _PRIMITIVES = frozenset(n.AVRO_NAMES.values()) | {_NULL}
+
+
+def _is_named(definition: Any) -> bool:
+    """Returns whether a type, or the name of one that is already defined, is a record, an enum or a fixed."""
+    return definition not in _PRIMITIVES if isinstance(definition, str) else definition["type"] in NAMED
 
 
 def _part(schema: Schema | None) -> Schema:

@@ -17,6 +17,7 @@ from spark_tasks.data.schema import Schema, to_text
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowsError, Column
 from spark_tasks.pipeline.converters.json_columns import read_tape
+from spark_tasks.pipeline.converters.json_defaults import with_numbers
 from spark_tasks.pipeline.converters.json_schema.compatibility import check_fits
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema, parse
@@ -100,6 +101,7 @@ class JsonSchemaConverter(RegisteredConverter):
     @override
     def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
         options = self._options
+        schema = with_numbers(schema) if schema is not None and options.numeric else schema
         writer = ConfluentWriter(numeric_decimals=options.numeric, replace_nulls=not options.ignore_defaults)
         references = self._registry.referenced(text) if given else {}
         if given and self._strict:

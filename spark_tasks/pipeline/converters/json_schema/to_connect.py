@@ -21,6 +21,8 @@ _CONNECT = {
 }  # fmt: skip
 _MAX_SCHEMAS = 20_000
 _CHOICES = ("oneOf", "anyOf")
+_NOTES = frozenset({"title", "description", "default"})
+_DEMANDS = frozenset({"type", "properties", "items", "enum", "const", "required", "additionalProperties"})
 
 
 def parse(text: str) -> Any:
@@ -77,7 +79,9 @@ class _Mapping:
         if isinstance(definition.get("$ref"), str):
             return self._referred(definition["$ref"], document, version, optional)
         if isinstance(definition.get("allOf"), list) and not any(key in definition for key in _CHOICES):
-            return self.schema(self._merged(definition, document), document, version=version, optional=optional)
+            return self._all_of(definition, document, version, optional)
+        if definition.keys() & {"enum", "const"} and definition.get("type") in ("string", "integer", "number"):
+            definition = _without_notes(definition)
         choices = _choices(definition)
         if choices is not None:
             kinds = [choice for choice in choices if not _is_null(choice)]
@@ -89,6 +93,15 @@ class _Mapping:
         else:
             schema = self._typed(definition, document)
         return self._described(schema, definition, version, optional)
+
+    def _all_of(self, definition: Mapping[str, Any], document: Any, version: int | None, optional: bool) -> Schema:
+        """Returns the schema of what all schemas of allOf demand. As in Java, it is described only by one of them."""
+        if self._options.flatten and len(definition["allOf"]) == 1 and not _without_notes(definition).keys() & _DEMANDS:
+            return self.schema(definition["allOf"][0], document, version=version, optional=optional)
+        merged = self._merged(definition, document)
+        if _properties(merged):
+            return replace(self._object(merged, document, indexed=False), optional=optional)
+        return self.schema(merged, document, version=version, optional=optional)
 
     def _described(self, schema: Schema, definition: Mapping[str, Any], version: int | None, optional: bool) -> Schema:
         title, doc, number = definition.get("title"), definition.get("description"), definition.get(n.CONNECT_VERSION)
@@ -137,7 +150,7 @@ class _Mapping:
         type.
         """
         parts = [self._followed(part, document) for part in definition["allOf"]]
-        rest = {key: value for key, value in definition.items() if key != "allOf"}
+        rest = {key: value for key, value in _without_notes(definition).items() if key != "allOf"}
         properties = {name: one for part in (*parts, rest) for name, one in _properties(part).items()}
         required = list(dict.fromkeys(name for part in (*parts, rest) for name in _required(part)))
         if properties:
@@ -206,11 +219,12 @@ class _Mapping:
             return Schema(Type.MAP, key=key, value=value)
         return Schema(Type.ARRAY, value=self.schema(items, document))
 
-    def _object(self, definition: Mapping[str, Any], document: Any) -> Schema:
+    def _object(self, definition: Mapping[str, Any], document: Any, *, indexed: bool = True) -> Schema:
+        """`indexed`: whether the fields are in the order of their connect.index."""
         if definition.get(n.CONNECT_TYPE) == "map":
             return Schema(Type.MAP, key=STRING, value=self.schema(definition.get("additionalProperties"), document))
         properties, required = _properties(definition), _required(definition)
-        places = {name: _place(one, i) for i, (name, one) in enumerate(properties.items())}
+        places = {name: _place(one, i) if indexed else i for i, (name, one) in enumerate(properties.items())}
         fields = [
             Field(name, self.schema(properties[name], document,
                                     optional=self._options.optional and name not in required))
@@ -234,8 +248,17 @@ def _choices(definition: Mapping[str, Any]) -> list[Any] | None:
         if isinstance(definition.get(key), list):
             return list(definition[key])
     if isinstance(definition.get("type"), list):
-        return [{**definition, "type": kind} for kind in definition["type"]]
+        bare = _without_notes(definition)
+        return [{**{key: one for key, one in bare.items() if key not in ("enum", "const")}, "type": kind}
+                for kind in definition["type"]]
     return None
+
+
+def _without_notes(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns what a schema demands, without what describes it. In Java, a list of types, or a type with an enum, is a
+    combination of schemas; the description belongs to the combination, which is not in Connect's schema.
+    """
+    return {key: one for key, one in definition.items() if key not in _NOTES and not key.startswith("connect.")}
 
 
 def _properties(definition: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,14 +1,21 @@
-"""Converts Connect schemas to JSON Schemas as Confluent's converter does."""
+"""Converts Connect schemas to JSON Schemas as Confluent's converter does, with the same members in the same order, so
+that a registry that compares texts recognizes them.
+"""
 
 from __future__ import annotations
 
-import json
+import math
+from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
-from spark_tasks.data.schema import DECIMAL, Schema, Type
+from spark_tasks.data.schema import DECIMAL, Field, Schema, Type, default_json
 from spark_tasks.errors import DataError
+from spark_tasks.java.double import java_double
+from spark_tasks.java.hash import capacity_for, copied, hash_order
 from spark_tasks.java.json import java_json
+from spark_tasks.pipeline.converters.json_defaults import with_numbers
 from spark_tasks.pipeline.converters.json_schema import names as n
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 
@@ -21,7 +28,7 @@ _NULL = {"type": "null"}
 
 def json_schema_text(schema: Schema, options: JsonSchemaOptions) -> str:
     """Returns the JSON Schema as text. Raises DataError."""
-    return java_json(_described(schema, options), to_bytes=False)
+    return java_json(_described(with_numbers(schema) if options.numeric else schema, options), to_bytes=False)
 
 
 def _described(
@@ -32,66 +39,87 @@ def _described(
     if n.is_union(schema):
         choices = [_described(replace(field.schema, optional=False), options, i, plain=True)
                    for i, field in enumerate(schema.fields)]
-        return {"oneOf": [dict(_NULL), *choices] if schema.optional else choices, **at}
-    definition: dict[str, Any] = {}
+        choices = [dict(_NULL), *choices] if schema.optional else choices
+        return {**at, "oneOf": choices}
+    if schema.optional and not plain:
+        return {**at, "oneOf": [dict(_NULL), _described(schema, options, plain=True)]}
+    definition, connect, parts = _typed(schema, options)
     if schema.name is not None:
         definition["title"] = schema.name
     if schema.doc is not None:
         definition["description"] = schema.doc
     if schema.default is not None:
-        definition["default"] = json.loads(schema.default)
-    definition |= _typed(schema, options)
+        definition["default"] = _default(default_json(schema))
+    more: dict[str, Any] = {} if connect is None else {n.CONNECT_TYPE: connect}
     if schema.version is not None:
-        definition[n.CONNECT_VERSION] = schema.version
+        more[n.CONNECT_VERSION] = schema.version
     parameters = {key: value for key, value in schema.parameters if not key.startswith(n.NAMESPACE)}
     if parameters:
-        definition[n.CONNECT_PARAMETERS] = parameters
-    if schema.optional and not plain:
-        return {"oneOf": [dict(_NULL), definition], **at}
-    return {**definition, **at}
+        order = hash_order(hash_order(parameters), capacity_for(len(parameters)))
+        more[n.CONNECT_PARAMETERS] = {key: parameters[key] for key in order}
+    more |= at
+    return definition | {key: more[key] for key in copied(hash_order(more))} | parts
 
 
-def _typed(schema: Schema, options: JsonSchemaOptions) -> dict[str, Any]:
+def _typed(schema: Schema, options: JsonSchemaOptions) -> tuple[dict[str, Any], str | None, dict[str, Any]]:
+    """Returns the members that come first, Connect's type (None: it follows from the type in JSON), and the members
+    that come last.
+    """
     if schema.type in _NUMBERS:
         kind, connect = _NUMBERS[schema.type]
-        return {"type": kind, n.CONNECT_TYPE: connect}
+        return {"type": kind}, connect, {}
     match schema.type:
         case Type.BOOLEAN:
-            return {"type": "boolean"}
+            return {}, None, {"type": "boolean"}
         case Type.STRING:
-            return _text(schema, options)
+            symbols = _symbols(schema, options)
+            return {"type": "string"} if symbols is None else {"enum": symbols}, None, {}
         case Type.BYTES:
             numeric = schema.name == DECIMAL and options.numeric
-            return {"type": "number" if numeric else "string", n.CONNECT_TYPE: "bytes"}
+            return {"type": "number" if numeric else "string"}, "bytes", {}
         case Type.ARRAY:
-            return {"type": "array", "items": _described(_part(schema.value), options)}
+            return {"type": "array"}, None, {"items": _described(_part(schema.value), options)}
+        case Type.MAP if n.has_text_keys(schema):
+            return {"type": "object"}, "map", {"additionalProperties": _described(_part(schema.value), options)}
         case Type.MAP:
-            return _map(schema, options)
+            fields = (Field("key", _part(schema.key)), Field("value", _part(schema.value)))
+            return {"type": "array"}, "map", {"items": {"type": "object", **_properties(fields, options)}}
         case _:
-            return _struct(schema, options)
+            closed = {} if options.additional else {"additionalProperties": False}
+            return {"type": "object", **closed}, None, _properties(schema.fields, options)
 
 
-def _struct(schema: Schema, options: JsonSchemaOptions) -> dict[str, Any]:
-    properties = {field.name: _described(field.schema, options, i) for i, field in enumerate(schema.fields)}
-    found: dict[str, Any] = {"type": "object", "properties": properties}
-    return found if options.additional else {**found, "additionalProperties": False}
+def _properties(fields: Sequence[Field], options: JsonSchemaOptions) -> dict[str, Any]:
+    properties = {field.name: _described(field.schema, options, i) for i, field in enumerate(fields)}
+    return {"properties": {name: properties[name] for name in hash_order(properties)}} if properties else {}
 
 
-def _text(schema: Schema, options: JsonSchemaOptions) -> dict[str, Any]:
+def _symbols(schema: Schema, options: JsonSchemaOptions) -> list[str | None] | None:
+    """Returns the symbols of an enum, or None for another text."""
     parameters, word = dict(schema.parameters), f"{options.enum}."
     if n.ENUM not in parameters and n.SUM_ENUM not in parameters:
-        return {"type": "string"}
-    symbols = [key.removeprefix(word) for key in parameters if key.startswith(word)]
-    return {"enum": [None if symbol == n.NULL else symbol for symbol in symbols]}
+        return None
+    null = "\0"  # its hash is that of null
+    ordered = hash_order(null if key == word + n.NULL else key.removeprefix(word)
+                         for key in parameters if key.startswith(word))
+    return [None if symbol == null else symbol for symbol in ordered]
 
 
-def _map(schema: Schema, options: JsonSchemaOptions) -> dict[str, Any]:
-    key, value = _part(schema.key), _part(schema.value)
-    if n.has_text_keys(schema):
-        return {"type": "object", "additionalProperties": _described(value, options), n.CONNECT_TYPE: "map"}
-    entry = {"type": "object",
-             "properties": {"key": _described(key, options, 0), "value": _described(value, options, 1)}}
-    return {"type": "array", "items": entry, n.CONNECT_TYPE: "map"}
+def _default(value: Any) -> Any:
+    """Returns a default as Java writes it: first with org.json, which ends numbers with their last digit, then with
+    Jackson.
+    """
+    match value:
+        case dict():
+            return {key: _default(value[key]) for key in hash_order(value)}
+        case list():
+            return [_default(item) for item in value]
+        case float() | Decimal() if math.isfinite(value):
+            text = java_double(value) if isinstance(value, float) else str(value)
+            shortened = text.rstrip("0").rstrip(".") if "." in text and "E" not in text else text
+            return Decimal(shortened) if value else 0
+        case _:
+            return value
 
 
 def _part(schema: Schema | None) -> Schema:

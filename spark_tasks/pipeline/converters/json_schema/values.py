@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,11 +13,24 @@ from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import Metadata, struct_array
 from spark_tasks.data.schema import Schema, Type
 from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters import json_kernels as kernels
 from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.converters.json_columns import find_members
+from spark_tasks.pipeline.converters.json_columns import find_members, members_named
 from spark_tasks.pipeline.converters.json_schema.names import has_text_keys, is_union
 from spark_tasks.pipeline.converters.json_strings import literal
-from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FALSE, FLOAT, INT, OBJECT, STRING, TRUE
+from spark_tasks.pipeline.converters.json_tape import (
+    ABSENT,
+    ARRAY,
+    ESCAPED,
+    FALSE,
+    FLOAT,
+    INT,
+    KEY,
+    NULL,
+    OBJECT,
+    STRING,
+    TRUE,
+)
 from spark_tasks.pipeline.converters.json_typed import TypedReader, refuse
 from spark_tasks.pipeline.converters.json_write import JsonWriter, lists
 
@@ -28,18 +39,43 @@ _KINDS = {
     Type.FLOAT64: (INT, FLOAT), Type.BOOLEAN: (TRUE, FALSE), Type.STRING: (STRING, ESCAPED), Type.BYTES: (),
     Type.ARRAY: (ARRAY,), Type.MAP: (OBJECT, ARRAY), Type.STRUCT: (),
 }  # fmt: skip
+_TEXTS = 1 << STRING | 1 << ESCAPED | 1 << KEY | 1 << NULL | 1 << ABSENT  # kinds of tokens
+_SIMPLE = np.iinfo(np.int32).max  # more than the members that an object has in common with a struct
 
 
 class ConfluentReader(TypedReader):
-    """Reads maps whose keys are not strings from arrays of objects, and unions to structs."""
+    """Reads maps whose keys are not strings from arrays of objects, and unions to structs. Only members of an outermost
+    struct may lack: in Java, what is put into a struct must be complete. A value that is not a text counts as missing
+    where the schema has one.
+    """
 
+    _in_struct = False
+
+    @override
+    def build(self, schema: Schema, tokens: Ints, *, tombstones: Bools | None = None) -> pa.Array:
+        if schema.type is Type.STRING and kernels.kinds_of(self._tape.kinds, tokens) & ~_TEXTS:
+            texts = np.isin(self._kinds(tokens), (STRING, ESCAPED, KEY, NULL))
+            tokens = np.where(texts, tokens, -1).astype(np.int32)
+        return super().build(schema, tokens, tombstones=tombstones)
+
+    @override
     def _values(self, schema: Schema, tokens: Ints) -> pa.Array:
-        return self._union(schema, tokens) if is_union(schema) else super()._values(schema, tokens)
+        outside = self._may_lack, self._in_struct
+        self._may_lack = self._may_lack and not self._in_struct
+        self._in_struct = self._in_struct or schema.type is Type.STRUCT
+        try:
+            return self._union(schema, tokens) if is_union(schema) else super()._values(schema, tokens)
+        finally:
+            self._may_lack, self._in_struct = outside
 
     def _pairs(self, tokens: Ints) -> tuple[Ints, Ints, Ints]:
         self._require(tokens, (ARRAY,), "Maps with non-string fields should be encoded as JSON array of objects")
         offsets, entries = self._items(tokens)
-        names, cells = self._members_of(entries, offsets)
+        self._require(entries, (OBJECT,), "Found invalid map entry instead of object", offsets)
+        found = find_members(self._tape, entries)
+        if found is None:
+            raise DataError("the entries of maps have too many distinct members (thousands)")
+        names, cells = found
         wrong = np.zeros(len(entries), np.bool_)
         for name, cell in zip(names, cells, strict=True):
             wrong |= (cell >= 0) if name not in ("key", "value") else (cell < 0)
@@ -50,26 +86,17 @@ class ConfluentReader(TypedReader):
             return offsets, entries, entries
         return offsets, cells[names.index("key")].copy(), cells[names.index("value")].copy()
 
-    def _members_of(self, tokens: Ints, offsets: Ints | None = None) -> tuple[list[str], np.ndarray[Any, Any]]:
-        self._require(tokens, (OBJECT,), "Found invalid map entry instead of object", offsets)
-        found = find_members(self._tape, tokens)
-        if found is None:
-            raise DataError("objects have too many distinct members (thousands)")
-        return found
-
     def _union(self, schema: Schema, tokens: Ints) -> pa.Array:
         """Sets the first field of the value's type; for objects, the field whose schema has most of their members."""
         kinds = self._kinds(tokens)
         chosen, best = np.full(len(tokens), -1, np.int32), np.zeros(len(tokens), np.int32)
         objects = kinds == OBJECT
-        names, cells = self._members_of(tokens[objects]) if objects.any() else ([], np.empty((0, 0), np.int32))
         for index, field in enumerate(schema.fields):
-            simple = np.isin(kinds, _KINDS[field.schema.type]) & (chosen < 0)
-            chosen[simple], best[simple] = index, np.iinfo(np.int32).max
+            simple = np.isin(kinds, _KINDS[field.schema.type]) & (best < _SIMPLE)
+            chosen[simple], best[simple] = index, _SIMPLE
             if field.schema.type is Type.STRUCT and objects.any():
-                known = [i for i, name in enumerate(names) if name in {member.name for member in field.schema.fields}]
-                matches = np.zeros(len(tokens), np.int32)
-                matches[objects] = (cells[known] >= 0).sum(axis=0)
+                names = [member.name for member in field.schema.fields]
+                matches = (members_named(self._tape, tokens, names) >= 0).sum(axis=0)
                 better = matches > best
                 chosen[better], best[better] = index, matches[better]
         if (chosen < 0).any():

@@ -18,6 +18,7 @@ from actors.messages.events import ConfigOpDone, ConnectorStateReported, Remark,
 from actors.messages.requests import (
     FenceZombies,
     GetConnector,
+    GetOffsets,
     GetStory,
     HealthCheck,
     PutConnector,
@@ -207,7 +208,7 @@ def test_what_is_decided_while_the_process_is_suspended_is_not_written(rig: Rig,
 def test_a_defect_in_serving_a_request_is_reported_to_its_caller(rig: Rig, c: ConnectorName) -> None:
     rig.kind = Spoilt(rig.kind)
     with pytest.raises(ZeroDivisionError, match="a defect"):
-        rig.ask(GetConnector(c)).get(timeout=WITHIN_S)
+        rig.ask(FenceZombies(c, None, local=True)).get(timeout=WITHIN_S)
     assert rig.ask(GetConnector(c)).get(timeout=WITHIN_S).name == c
     assert rig.failures == []
 
@@ -240,6 +241,18 @@ def test_an_effect_that_cannot_be_carried_out_stops_the_worker(rig: Rig, c: Conn
     assert "ActorDeadError" in rig.failures[0]
     assert rig.halted.wait(WITHIN_S)
     assert rig.said(c) == [State.UNASSIGNED, State.UNASSIGNED]
+
+
+def test_what_cannot_be_begun_is_the_error_of_its_request(rig: Rig, c: ConnectorName) -> None:
+    """For example because the system starts no more threads."""
+    def cannot(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    rig.validate = rig.delegate = cannot
+    for request in (PutConnector(c, {"name": "c"}, replace=True), GetOffsets(c)):
+        with pytest.raises(RuntimeError, match="new thread"):
+            rig.ask(request).get(timeout=WITHIN_S)
+    assert rig.failures == []
 
 
 def test_an_unknown_message_changes_nothing(rig: Rig, c: ConnectorName) -> None:

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
+from actors.errors import BadRequestError, NotFoundError, RebalanceNeededError
 from actors.herder import core
 from actors.herder.config_changes import ITEMS_PER_MS, MIN_PAUSE_MS
-from actors.herder.effects import Effect, Reply, SetLoggerLevel, SetTimer, StartInstance, StopInstance, Timer
+from actors.herder.effects import Delegate, Effect, Reply, SetLoggerLevel, SetTimer, StartInstance, StopInstance, Timer
 from actors.herder.events import Event, Loaded, RequestReceived, TimerFired
 from actors.herder.standing import Follower, Joining, Phase, Resolved, member_of
 from actors.herder.state import HerderSettings, HerderState, Slot
-from actors.messages.commands import RequestRejoin
+from actors.messages.commands import ReadConfigToEnd, RequestRejoin
 from actors.messages.correlation_ids import Epoch, RequestId
-from actors.messages.events import ConfigChanged, Joined, JoinPreparing
-from actors.messages.requests import GetConnector
+from actors.messages.events import ConfigChanged, ConfigOpDone, Joined, JoinPreparing
+from actors.messages.requests import (
+    AlterOffsets,
+    GetConnector,
+    Request,
+    RestartConnectorAndTasks,
+    RestartTask,
+)
+from spark_tasks.errors import ConnectError
 from storage.config.state import (
     ClusterConfigState,
     ConnectorRemoved,
     ConnectorUpdated,
     LoggerLevelChanged,
+    RestartRequest,
+    RestartRequested,
+    TargetStateChanged,
     TasksUpdated,
 )
-from storage.ids import ConnectorName, ConnectorTaskId, State, WorkerId
-from storage.status.state import StatusState
+from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
+from storage.status.state import Status, StatusState
 
 C = ConnectorName("c")
 SETTINGS = HerderSettings(WorkerId("me:1"), "g")
@@ -74,6 +87,103 @@ def test_with_thousands_of_connectors_requests_are_served_between_two_rebalances
     state, effects = step(state, TimerFired((Timer.POSTPONED_REBALANCE, "")), due)
     assert state.phase is Phase.JOINING
     assert sum(isinstance(effect, RequestRejoin) for effect in effects) == 1
+
+
+def test_a_rebalance_that_was_postponed_by_another_one_is_requested_later() -> None:
+    """Also if nothing else happens: its own timer may have fired during the other one."""
+    task = ConnectorTaskId(C, 0)
+
+    def config(offset: int, value: str) -> ClusterConfigState:
+        return replace(configs(MANY, offset, C), task_counts={C: 1}, task_configs={task: {"v": value}})
+
+    mine, old = Allocation((), (task,)), config(1, "old")
+    state = HerderState(SETTINGS, Joining(member_of(membership(1, Allocation()), None)), store=old, config=old,
+                        allocation=mine, announced=mine, slots={task: Slot(Epoch(1), State.RUNNING)}, counter=1)
+    state, _ = step(state, ConfigChanged(config(5, "new"), (TasksUpdated(C, (task,)),)), 10)
+    state, effects = step(state, Joined(membership(5, Allocation())), 20)
+    timers = [e for e in effects if isinstance(e, SetTimer) and e.key == (Timer.POSTPONED_REBALANCE, "")]
+    assert len(timers) == 1
+    _, effects = step(state, TimerFired(timers[0].key), timers[0].at_ms)
+    assert [e.item for e in effects if isinstance(e, StopInstance)] == [task]
+    assert any(isinstance(e, RequestRejoin) for e in effects)
+
+
+# ---------------------------------------------------------------- requests while a rebalance is postponed
+T = ConnectorTaskId(C, 0)
+
+
+def stopped(offset: int, target: TargetState = TargetState.STOPPED, tasks: int = 0, more: int = MANY
+            ) -> ClusterConfigState:
+    """A snapshot of a group with many connectors, one of which is stopped."""
+    return replace(configs(more, offset, C), target_states={C: target}, task_counts={C: tasks},
+                   task_configs={T: {"v": str(offset)}})
+
+
+def running(config: ClusterConfigState) -> HerderState:
+    """A leader that runs the connector and its task."""
+    mine = Allocation((C,), (T,))
+    return HerderState(SETTINGS, Resolved(member_of(membership(config.offset, Allocation()), None)), store=config,
+                       config=config, allocation=mine, announced=mine, settled_ms=1000, counter=2,
+                       slots={C: Slot(Epoch(1), State.RUNNING), T: Slot(Epoch(2), State.RUNNING)})
+
+
+def test_offsets_are_altered_only_when_a_postponed_rebalance_has_stopped_the_tasks() -> None:
+    """A source's task would overwrite them when it commits its last batch."""
+    state = running(stopped(1, TargetState.STARTED, 1))
+    state, _ = step(state, ConfigChanged(stopped(3), (TasksUpdated(C, ()), TargetStateChanged(C))), 1010)
+    state, effects = step(state, RequestReceived(RequestId(1), AlterOffsets(C, None), None), 1020)
+    assert not any(isinstance(e, Delegate | ReadConfigToEnd | Reply) for e in effects)
+    state, _ = step(state, TimerFired((Timer.POSTPONED_REBALANCE, "")), 1000 + MIN_PAUSE_MS)
+    revoked = replace(membership(3, Allocation()).assignment, revoked=Allocation((), (T,)))
+    state, effects = step(state, Joined(replace(membership(3, Allocation()), assignment=revoked)), 1100)
+    assert [e.item for e in effects if isinstance(e, StopInstance)] == [T]
+    assert not any(isinstance(e, ReadConfigToEnd) for e in effects)
+
+
+@pytest.mark.parametrize("request_", [
+    RestartTask(T), RestartConnectorAndTasks(RestartRequest(C, only_failed=False, include_tasks=True)),
+])
+def test_a_task_is_not_restarted_with_new_configs_while_others_have_the_old_ones(request_: Request) -> None:
+    state = running(stopped(1, TargetState.STARTED, 1))
+    state, _ = step(state, ConfigChanged(stopped(3, TargetState.STARTED, 1), (TasksUpdated(C, (T,)),)), 1010)
+    if isinstance(request_, RestartConnectorAndTasks):
+        changed_: object = ConfigChanged(state.store, (RestartRequested(request_.request),))
+    else:
+        changed_ = RequestReceived(RequestId(1), request_, None)
+    statuses = StatusState({C: Status(C, State.RUNNING, SETTINGS.worker_id, 1)},
+                           {C: {0: Status(T, State.RUNNING, SETTINGS.worker_id, 1)}}, {})
+    state, effects = core.step(state, Event(changed_, 1020, statuses, "test"))  # type: ignore[arg-type]
+    assert not any(isinstance(e, StopInstance) for e in effects)
+    state, stops = step(state, TimerFired((Timer.POSTPONED_REBALANCE, "")), 1000 + MIN_PAUSE_MS)
+    assert [e.item for e in stops if isinstance(e, StopInstance)] == [T]
+
+
+@pytest.mark.parametrize(("read", "error"), [
+    (stopped(3, more=1), None), (stopped(3, TargetState.STARTED, more=1), BadRequestError),
+    (stopped(3, tasks=1, more=1), BadRequestError), (configs(1, 3), NotFoundError), (None, ConnectError),
+])
+def test_the_config_topic_is_read_before_offsets_are_altered(
+        read: ClusterConfigState | None, error: type[Exception] | None) -> None:
+    """Another worker may have resumed the connector."""
+    config = stopped(1, more=1)
+    state = HerderState(SETTINGS, Resolved(member_of(membership(1, Allocation()), None)), store=config, config=config)
+    state, effects = step(state, RequestReceived(RequestId(1), AlterOffsets(C, None), None), 10)
+    [reading] = [e for e in effects if isinstance(e, ReadConfigToEnd)]
+    if read is not None:
+        state, _ = step(state, ConfigChanged(read, ()), 20)
+    state, effects = step(state, ConfigOpDone(reading.op, TimeoutError() if read is None else None), 30)
+    assert [type(e.error) for e in effects if isinstance(e, Reply)] == [error] * (error is not None)
+    assert [e.request_id for e in effects if isinstance(e, Delegate)] == [1] * (error is None)
+
+
+def test_offsets_are_not_altered_if_a_rebalance_has_begun_meanwhile() -> None:
+    config = stopped(1, more=1)
+    state = HerderState(SETTINGS, Resolved(member_of(membership(1, Allocation()), None)), store=config, config=config)
+    state, effects = step(state, RequestReceived(RequestId(1), AlterOffsets(C, None), None), 10)
+    [reading] = [e for e in effects if isinstance(e, ReadConfigToEnd)]
+    state, _ = step(state, JoinPreparing(eager=False), 20)
+    state, effects = step(state, ConfigOpDone(reading.op), 30)
+    assert [type(e.error) for e in effects if isinstance(e, Reply)] == [RebalanceNeededError]
 
 
 def test_a_connector_created_during_a_rebalance_is_not_started_twice() -> None:

@@ -72,6 +72,17 @@ def test_the_second_of_two_concurrent_creations_is_refused() -> None:
     assert isinstance(world.replies[second].error, AlreadyExistsError)
 
 
+def test_requests_about_a_connector_do_not_import_its_class() -> None:
+    """It may hang, and this worker may not run the connector."""
+    world = started(settings={"connector_type": lambda _: pytest.fail("its class was asked for")})
+    made = [put("c"), GetConnector(C), PatchConnector(C, {"v": "1"}), RestartTask(ConnectorTaskId(C, 0)),
+            RestartConnectorAndTasks(RestartRequest(C, only_failed=False, include_tasks=True))]
+    for request in made:
+        number = world.ask("w0", request)
+        world.settle()
+        assert world.replies[number].error is None
+
+
 def test_a_follower_names_the_leader() -> None:
     world = started(2)
     follower = next(n for n in world.nodes if n != world.leader)

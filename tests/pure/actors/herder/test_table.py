@@ -54,6 +54,7 @@ from actors.herder.state import (
     HerderState,
     JoinAgain,
     KeyWritten,
+    OffsetsRead,
     PrivilegesClaimed,
     PublishedTasks,
     Reconfigure,
@@ -79,7 +80,7 @@ from actors.messages.events import (
     TaskStalled,
     TaskStateReported,
 )
-from actors.messages.requests import HealthCheck
+from actors.messages.requests import AlterOffsets, HealthCheck
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
 from storage.status.state import StatusState
@@ -115,7 +116,8 @@ ENDS: Mapping[type, Continuation] = {type(then): then for then in (
     ResolveAssignment(False, 3), JoinAgain(), Released(),
     PublishedTasks(Reconfigure(C)), GeneratedTasks(Reconfigure(C)), PrivilegesClaimed(), KeyWritten(),
     FencingRead(RequestId(7), C, 1), Fenced(C), FencingChecked(C), FencingRecorded((RequestId(7),)),
-    StartVerified(RequestId(7), T, 0), RestartRead(RequestId(7), T), StatusesCaughtUp(), HaltFlushed(),
+    StartVerified(RequestId(7), T, 0), RestartRead(RequestId(7), T),
+    OffsetsRead(RequestId(7), AlterOffsets(C, None)), StatusesCaughtUp(), HaltFlushed(),
 )}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.assignment.protocol import Assignment, Membership, Protocol
+from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
 from actors.herder.core import step
 from actors.herder.effects import Effect, Log, Reply
 from actors.herder.events import Event
@@ -68,6 +68,28 @@ def test_a_request_to_restart_a_task_succeeds_once_the_task_exists(report: Any, 
     _, effects = step(rig.state, Event(report, 1, StatusState(), "test"))
     [reply] = [effect for effect in effects if isinstance(effect, Reply)]
     assert (reply.request_id, None if reply.error is None else str(reply.error)) == (asked, error)
+
+
+@pytest.mark.parametrize("failure", [
+    ConnectorStateReported(A, Epoch(3), State.FAILED, "its former start() has failed"),
+    TaskStateReported(ConnectorTaskId(A, 0), Epoch(3), State.FAILED, "its runner could not be created"),
+])
+def test_a_restart_request_waits_for_the_new_instance(failure: Any) -> None:
+    """The one that it replaces may fail while it stops."""
+    item = failure.task if isinstance(failure, TaskStateReported) else failure.connector
+    rig, asked = Rig(), RequestId(7)
+    mine = Allocation((A,), (ConnectorTaskId(A, 0),))
+    store = replace(rig.state.store, task_configs={ConnectorTaskId(A, 0): {}}, task_counts={A: 1})
+    slot = Slot(Epoch(3), stopping=Stopping(Successor.REQUESTED), waiting=(asked,))
+    rig.state = replace(rig.state, allocation=mine, slots={item: slot}, store=store, config=store)
+    replies: list[Reply] = []
+    for report in (failure, replace(failure, state=State.UNASSIGNED, stopped_for_good=True),
+                   replace(failure, state=State.RUNNING, trace=None)):
+        assert replies == []
+        now = replace(report, epoch=rig.state.slots[item].epoch)
+        rig.state, effects = step(rig.state, Event(now, 1, StatusState(), "test"))
+        replies = [effect for effect in effects if isinstance(effect, Reply)]
+    assert [(reply.request_id, reply.error) for reply in replies] == [(asked, None)]
 
 
 @pytest.mark.parametrize(("follows", "before", "after", "line"), [

@@ -182,6 +182,14 @@ def test_fencing_is_refused_for_unknown_connectors_sinks_and_by_followers() -> N
     assert world.replies[number].error.url == f"http://{world.leader}/"  # type: ignore[union-attr]
 
 
+def test_a_class_that_has_not_been_imported_yet_is_taken_for_a_source() -> None:
+    """The leader may not run this connector, and must not wait for the import; tasks of sinks ask for no fencing."""
+    world = world_of(2)
+    node = world.nodes[world.leader]
+    node.state = replace(node.state, settings=replace(node.state.settings, connector_type=lambda _: "unknown"))
+    assert fence(world) is None
+
+
 def test_new_task_configs_during_a_fencing_are_a_conflict() -> None:
     world = world_of(3)
     world.random = None

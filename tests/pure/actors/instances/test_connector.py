@@ -105,14 +105,15 @@ def test_a_connector_runs_pauses_stops_and_ends(rig):
 
 
 def test_a_connector_that_hangs_is_abandoned(request):
-    name, abandoned, said = request.node.name, threading.Event(), queue.Queue()
+    name, abandoned, said, told = request.node.name, threading.Event(), queue.Queue(), []
     Scripted.hooks[name] = lambda what: abandoned.wait(10) if what == "start" else None
     actors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
         epoch, said.put, Plugins(installed=FOUND), TRANSFORMER.transform, lambda *_: [], threads=ActorThreads(),
-        made=made))
+        made=made), told.append)
     command = StartConnector(name, {"name": name, "connector.class": "ScriptedSource"}, STARTED)
     ref = actors.start(7, command)
     actors.cancel(ref)  # before there is anything to give up
+    assert told == [7], "its lag is no longer measured"
     ref.tell(command)
     wait_until(lambda: [what for what, _ in Scripted.calls.get(name, [])] == ["init", "start"])
     Scripted.instances[name].abandon = abandoned.set

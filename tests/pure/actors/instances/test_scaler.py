@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import queue
+import threading
 
 import pytest
 
 from actors.instances.scaler import Scaled, Scaler
 from actors.messages.events import Remark, TaskReconfigurationRequested
-from tests.rigs.support import wait_until
+from tests.rigs.support import no_thread, wait_until
 
 CONFIG = {"tasks.auto": "true", "tasks.max": "4", "tasks.auto.lag": "100", "tasks.auto.period.ms": "4000"}
 
@@ -86,3 +87,27 @@ def test_an_abandoned_instance_is_no_longer_measured(rig, config):
     rig.lag = 1000
     rig.pass_(6, watched or abandoned)
     assert {getattr(message, "epoch", 8) for message in rig.reported} == ({8} if watched else set())
+
+
+def test_an_abandoned_instance_does_not_end_the_watch_of_its_successor(rig):
+    """Its start() hung, and returns when the other instance is being watched."""
+    successor = rig.scaler.watch("c", 8, CONFIG)
+    assert rig.scaler.watch("c", 7, CONFIG) is None
+    assert not successor.ended
+    assert rig.scaler.figures() == {"c": Scaled(2, None)}
+
+
+def test_what_is_abandoned_is_not_measured_even_if_no_other_instance_follows(rig):
+    abandoned, other = rig.scaler.watch("c", 7, CONFIG), rig.scaler.watch("d", 8, CONFIG)
+    rig.scaler.abandon(7)
+    assert (abandoned.ended, other.ended) == (True, False)
+    assert list(rig.scaler.figures()) == ["d"]
+
+
+def test_a_measurement_whose_thread_could_not_be_started_is_repeated(rig, monkeypatch):
+    watched = rig.scaler.watch("c", 7, CONFIG)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        rig.scaler.check()
+    rig.pass_(3, watched)
+    assert watched.lag == 0

@@ -58,12 +58,31 @@ def test_requests_for_task_configs_stop_waiting_when_the_leader_changes(
 
 def test_a_fencing_request_stops_waiting_when_the_leader_changes(client: LeaderClient, hung: Any) -> None:
     server, url = hung
-    asked = client.fence(url, ConnectorName("c"), None)  # before it is known who leads
+    asked = client.fence(url, ConnectorName("c"), 1, None)  # before it is known who leads
     connection, _ = server.accept()
     client.follow(NEW)
     with pytest.raises(ConnectionError, match="no longer leads the group"):
         asked.result(5)
     connection.close()
+
+
+def test_tasks_of_a_generation_share_a_fencing_request(client: LeaderClient, hung: Any) -> None:
+    """Each task asks, and the leader may take a minute: the others' requests must not wait for theirs."""
+    server, url = hung
+    client.follow(url)
+    asked = [client.fence(url, ConnectorName("c"), 1, None) for _ in range(100)]
+    newer, other = client.fence(url, ConnectorName("c"), 2, None), client.fence(url, ConnectorName("d"), 1, None)
+    connections = [server.accept()[0] for _ in range(3)]
+    paths = sorted(connection.recv(100).split(b" ")[1] for connection in connections)
+    assert paths == [b"/connectors/c/fence", b"/connectors/c/fence", b"/connectors/d/fence"]
+    assert len({id(future) for future in (*asked, newer, other)}) == 3
+    client.follow(NEW)
+    for future in (asked[0], newer, other):
+        with pytest.raises(ConnectionError):
+            future.result(5)
+    assert client.fence(NEW, ConnectorName("c"), 1, None) is not asked[0], "an answer is not used again"
+    for connection in connections:
+        connection.close()
 
 
 def test_closing_the_client_ends_waiting_requests(client: LeaderClient, said: list[Any], hung: Any) -> None:
@@ -91,4 +110,4 @@ def test_a_request_that_cannot_be_sent_ends_with_an_error(said: list[Any], url: 
 def test_an_invalid_address_is_named() -> None:
     client = LeaderClient(lambda _: None, "HmacSHA256", defect)
     with pytest.raises(ConnectError, match="http://leader:none/"):
-        client.fence("http://leader:none/", ConnectorName("c"), None).result(10)
+        client.fence("http://leader:none/", ConnectorName("c"), 1, None).result(10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import nullcontext
@@ -14,14 +15,15 @@ from typing import Any
 import pykka
 import pytest
 
-from actors.errors import BadRequestError
+from actors.errors import BadRequestError, ConflictError
 from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.stores import offset_requests
-from actors.stores.offset_requests import OffsetRequests, check_source_offset, sink_offset
+from actors.stores.offset_requests import MAX_OF_CONNECTOR, OffsetRequests, check_source_offset, sink_offset
 from heeler.worker.logs import subject
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import SourceConnector
 from storage.ids import ConnectorName
+from tests.rigs.support import wait_until
 
 C = ConnectorName("c")
 
@@ -55,6 +57,39 @@ def test_an_offsets_topic_that_does_not_respond_is_reported(requests: OffsetRequ
     error = answered.result(20)
     assert isinstance(error, ConnectError)
     assert "No answer from the offsets topic within 0 s: its brokers are unreachable" in str(error)
+
+
+def test_requests_that_hang_leave_threads_for_those_of_other_connectors() -> None:
+    release, answers = threading.Event(), queue.Queue[Any]()
+
+    def resolve(config: Any, name: str) -> Any:
+        assert name == "d" or release.wait(20)
+        raise ConnectError(f"resolved {name}")
+
+    other = ConnectorName("d")
+    configs: Any = SimpleNamespace(config=SimpleNamespace(connector_configs={C: {}, other: {}}))
+    nothing: Any = None
+    made = OffsetRequests(nothing, nothing, configs, resolve, nothing, nothing)
+
+    def ask(name: ConnectorName) -> None:
+        made.start(GetOffsets(name), lambda _, error: answers.put(error))
+
+    for _ in range(MAX_OF_CONNECTOR + 1):
+        ask(C)
+    refused = answers.get(timeout=20)
+    assert isinstance(refused, ConflictError)
+    assert "8 requests for the offsets of connector c have not ended" in str(refused)
+    ask(other)
+    assert str(answers.get(timeout=20)) == "resolved d"
+    release.set()
+    assert {str(answers.get(timeout=20)) for _ in range(MAX_OF_CONNECTOR)} == {"resolved c"}
+
+    def served() -> bool:
+        ask(C)
+        return not isinstance(answers.get(timeout=20), ConflictError)
+
+    wait_until(served, 20, "the threads to end")
+    made.close()
 
 
 @pytest.mark.parametrize(("offsets", "line"), [
@@ -129,6 +164,24 @@ def test_only_pythons_sources_have_offsets_with_lists_and_maps(
     requests.start(AlterOffsets(C, offsets), lambda _, error: answered.set_result(error))
     assert ("Offsets may only contain primitive types" in str(answered.result(20))) is refused
     assert bool(asked) is not refused, "the plugin is asked after the check, as in Kafka Connect"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_source_partition_may_be_null_and_only_the_plugin_sees_it(
+    monkeypatch: pytest.MonkeyPatch, requests: OffsetRequests, nested: bool
+) -> None:
+    """As in Kafka Connect, where its record is one that nothing reads. It was a TypeError."""
+    written: list[Any] = []
+    asked: list[Any] = []
+    monkeypatch.setattr(SourceConnector, "nested_offsets", nested)
+    monkeypatch.setattr(SourceConnector, "alter_offsets", lambda _, offsets: asked.append(offsets))
+    monkeypatch.setattr(Silent, "on_receive", lambda _, message: written.append(message) or message.answer(()))
+    answered: Future[Exception | None] = Future()
+    pairs = ((None, {"p": 1}), ({"f": 1}, {"p": 2}), (None, None))
+    requests.start(AlterOffsets(C, pairs), lambda _, error: answered.set_result(error))
+    assert answered.result(20) is None
+    assert asked == [list(pairs)]
+    assert [message.offsets for message in written] == [(({"f": 1}, {"p": 2}),)]
 
 
 # ---------------------------------------------------------------- sinks

@@ -171,6 +171,23 @@ def test_a_read_to_the_end_completes_when_all_records_are_visible(rig: Rig, topi
     assert view.statuses.connectors[A].worker_id == "other:1"
 
 
+def test_an_end_that_is_not_reached_in_time_is_an_error(rig: Rig, topic: MemoryTopic) -> None:
+    # As after a truncation of the topic: the herder tries again, with the new end.
+    log = MemoryTopicLog(topic)
+    ref, view = rig.status_store(log)
+    view.ready.result(10)
+    log.hold()
+    topic.append([status_record(Status(A, State.RUNNING, WorkerId("other:1"), 3))])
+    late, again = rig.op(), rig.op()
+    ref.tell(ReadStatuses(late, 20))
+    assert isinstance(rig.done(late, StatusesRead).error, TimeoutError)
+    log.release()
+    ref.tell(ReadStatuses(again, 5000))
+    assert rig.done(again, StatusesRead).error is None
+    rig.catch_up(ref)
+    assert [message.op for message in rig.said if isinstance(message, StatusesRead)] == [late, again]
+
+
 def test_a_permanently_failing_write_is_dropped(rig: Rig, topic: MemoryTopic, caplog: pytest.LogCaptureFixture) -> None:
     ref, _ = rig.status_store(MemoryTopicLog(topic))
     topic.refuse = lambda _: TopicAuthorizationFailedError("statuses")

@@ -7,11 +7,12 @@ import threading
 import pytest
 
 from actors.errors import BadRequestError, NotFoundError, TimedOutError
-from actors.system.validation import Validation, describe_plugin
+from actors.system.validation import MAX_ABANDONED, Validation, describe_plugin
 from actors.ticker import Ticker
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Plugins
 from tests.rigs.plugin_under_test import FOUND, Scripted
+from tests.rigs.support import no_thread
 
 PLUGINS = Plugins(installed=FOUND)
 CONFIG = {"name": "v", "connector.class": "ScriptedSource"}
@@ -97,6 +98,38 @@ def test_an_error_of_a_config_provider_is_returned(ticker, answers):
 
     _, error = ask(validation(ticker, resolve=fail), CONFIG, answers)
     assert isinstance(error, ConfigError)
+
+
+def test_a_validation_whose_thread_cannot_be_started_leaves_nothing_behind(ticker, answers, monkeypatch):
+    made = validation(ticker, deadline_ms=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError):
+            made.start(CONFIG, lambda infos, error: answers.put((infos, error)))
+    ended = threading.Event()
+    ticker.set("later", ticker.now_ms() + 20, ended.set)
+    assert ended.wait(10)
+    assert answers.empty(), "its deadline is over as well"
+
+
+def test_no_more_validations_are_begun_of_a_class_that_hangs(ticker, answers):
+    """A client may repeat its request for ever, and each leaves a thread behind."""
+    release, begun = threading.Event(), queue.Queue()
+    Scripted.hooks["v"] = lambda _what: begun.put(threading.current_thread()) or release.wait(10)
+    try:
+        made = validation(ticker, deadline_ms=1)
+        for _ in range(MAX_ABANDONED):
+            assert isinstance(ask(made, CONFIG, answers)[1], TimedOutError)
+        threads = [begun.get(timeout=10) for _ in range(MAX_ABANDONED)]
+        _, error = ask(made, CONFIG, answers)
+        assert str(error) == f"{MAX_ABANDONED} validations of ScriptedSource hang: no more are begun"
+    finally:
+        del Scripted.hooks["v"]
+        release.set()
+    for thread in threads:
+        thread.join(10)
+    assert ask(validation(ticker), CONFIG, answers)[0].error_count == 0
+    assert begun.empty()
 
 
 def test_the_worker_does_not_wait_for_a_plugin_that_hangs(ticker, answers):

@@ -101,6 +101,20 @@ def test_folders_with_jars_and_single_jars_are_plugin_locations(folder):
     assert [c.rpartition(" ")[2] for c in Plugins(f"{alone}x").complaints] == ["folder"]
 
 
+def test_jars_that_may_not_be_looked_at_are_left_out(folder, monkeypatch):
+    """The worker did not start."""
+    allowed = Path.is_file
+
+    def guarded(path):
+        if path.name != "alone.jar":
+            raise PermissionError(13, "Permission denied", str(path))
+        return allowed(path)
+
+    monkeypatch.setattr(Path, "is_file", guarded)
+    found = plugin_locations([str(folder), str(folder / "other.jar")])
+    assert [place.path.name for place in found] == ["alone.jar"]
+
+
 def test_plugins_that_cannot_be_loaded_are_reported_and_looked_up_again(folder):
     host = Host([listed(folder)])
     for asked in (1, 2):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from heeler.java_host.connection import JavaPluginError
-from spark_tasks.errors import StartCancelledError
+from spark_tasks.errors import RetriableError, StartCancelledError
 from spark_tasks.host_frames import BATCH, HEAD
 from spark_tasks.kafka.errors import InvalidTopicError, KafkaUnavailableError
 from spark_tasks.sources.boundaries import Boundary, BoundaryKind
@@ -50,6 +50,17 @@ def test_records_commits_and_failures_are_counted(rig):
     session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
     failure_of(rig)
     assert (metrics.failures, metrics.errors) == (1, {"task": 1})
+
+
+def test_commits_that_fail_are_counted(rig):
+    def refuse(_offsets, _signal):
+        raise RetriableError("the offsets topic is gone")
+
+    rig.kafka.commit = refuse
+    session = started(rig)
+    session.frame(b"one", offset=1)
+    wait_until(lambda: rig.task.run_once() and rig.metrics.retries == 1)
+    assert rig.metrics.commits == {"done": 0, "failed": 1, "skipped": 0}
 
 
 def test_frames_are_appended_committed_and_acknowledged(rig):

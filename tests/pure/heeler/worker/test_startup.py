@@ -1,6 +1,5 @@
 """Starting a worker: the checks before it, and waits that can be interrupted."""
 
-import os
 import resource
 import signal
 import threading
@@ -15,7 +14,6 @@ from heeler.worker.startup import (
     checked_plugins,
     in_background,
     raise_open_files_limit,
-    stop_on_signals,
     wait_for,
 )
 from spark_tasks.errors import ConfigError
@@ -43,23 +41,6 @@ def test_a_missing_converter_is_reported(key):
 def test_a_missing_version_of_a_converter_is_reported():
     with pytest.raises(ConfigError, match=r"not found that matches the version range \[1.0,1.0\]"):
         checked_plugins({**CONVERTERS, "value.converter.plugin.version": "1.0"})
-
-
-@pytest.mark.parametrize(("handler", "reported"), [(signal.SIG_DFL, ["received SIGHUP"]), (signal.SIG_IGN, [])])
-def test_the_end_of_the_terminal_stops_a_worker_unless_nohup_started_it(handler, reported):
-    names = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = [signal.getsignal(name) for name in names]
-    reasons = []
-    try:
-        signal.signal(signal.SIGHUP, handler)
-        stop_on_signals(reasons.append)
-        os.kill(os.getpid(), signal.SIGHUP)
-        assert reasons == reported
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert reasons == [*reported, "received SIGTERM"]
-    finally:
-        for name, former in zip(names, before, strict=True):
-            signal.signal(name, former)
 
 
 def test_wait_for_returns_the_functions_result():

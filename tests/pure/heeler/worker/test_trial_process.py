@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tracemalloc
 
+import psutil
 import pytest
 
 from actors.errors import BadRequestError, ConflictError
 from heeler.worker import trial_process
 from heeler.worker.trial_process import Trials
 from spark_tasks.errors import ConnectError
+from tests.rigs.workers import wait_gone
 
 pytestmark = pytest.mark.integration  # processes of their own
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -17,6 +19,8 @@ WORKER = {"key.converter": STRING, "value.converter": STRING}
 LINES = "org.apache.kafka.connect.file.FileStream{}Connector"
 LOUD = """
 import os
+import subprocess
+import time
 from heeler import source
 
 
@@ -32,6 +36,12 @@ def Loud(options, start):
             os.write(2, b"x" * 2**20)
         os.write(2, b"enough")
         os._exit(3)
+    if options.get("mode") == "start":
+        children = [subprocess.Popen(["sleep", "300"]).pid, os.fork()]
+        if not children[1]:
+            time.sleep(300)  # it has standard output
+        with open(options["pids"], "w") as file:
+            print(*children, file=file)
     if options.get("mode") == "die":
         raise ZeroDivisionError("hunter2hunter2 of all things")
     return [(1,), (2,)] if not start else [], {"n": 2}
@@ -77,6 +87,16 @@ def test_a_trial_that_hangs_is_aborted_and_its_slot_is_free_again(tmp_path, monk
     for _ in range(3):
         with pytest.raises(ConnectError, match="was aborted"):
             trials.run({"connector.class": "Loud", "topic": "t", "mode": "hang"}, None, 5)
+
+
+def test_processes_that_a_plugin_starts_end_with_the_trial(tmp_path):
+    (tmp_path / "loud.py").write_text(LOUD)
+    pids = tmp_path / "pids"
+    trials = Trials({**WORKER, "plugin.path": str(tmp_path)}, {})
+    config = {"connector.class": "Loud", "topic": "t", "mode": "start", "pids": str(pids)}
+    read, _converted = trials.run(config, None, 5)["stages"]
+    assert [record["n"] for record in read["records"]] == [1, 2]
+    wait_gone([psutil.Process(int(pid)) for pid in pids.read_text().split() if psutil.pid_exists(int(pid))])
 
 
 def test_the_output_of_a_plugin_takes_no_memory_of_the_worker(tmp_path):

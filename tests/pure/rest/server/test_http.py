@@ -246,6 +246,18 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
             assert call(port, "GET", "/", tls=trust)[0] == 200
 
 
+def test_refused_clients_make_way_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest.server.http, "MAX_THREADS", 4)
+    monkeypatch.setattr(rest.server.http, "DRAIN_S", 600)
+    with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
+        refused = []
+        for _ in range(12):
+            refused.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[0]), TIMEOUT_S)))
+            refused[-1].sendall(b"BAD\r\n\r\n")
+        assert call(server.ports[0], "GET", "/")[0] == 200
+        assert [statuses(connection.recv(65536)) for connection in refused] == [[400]] * 12
+
+
 def test_rejected_connections_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Connections that are rejected before the handshake and after it."""
     caplog.set_level("INFO")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters import refusals as module
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.refusals import Original, Refusals
+from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.records.errors import RecordTooLargeError
@@ -217,3 +218,13 @@ def test_the_bad_record_that_fails_a_source_is_logged_and_has_a_letter(monkeypat
     assert "ERROR" in caplog.text
     assert "Error encountered in task c-3. Executing stage" in caplog.text
     assert ("Could not write to the dead letter queue: away" in caplog.text) is away
+
+
+def test_a_report_of_nothing_is_sent_as_a_name() -> None:
+    """Nearly all are; thousands a second are pickled."""
+    nothing = Refusals(ErrorHandling()).refused
+    pickled = pickle.dumps(nothing, pickle.HIGHEST_PROTOCOL)
+    assert pickle.loads(pickled) is NONE_REFUSED
+    assert len(pickled) < 80
+    some = Refused(2, ("a line",), {"convert": 2}, 1, 1)
+    assert pickle.loads(pickle.dumps(some)) == some

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from kafka.protocol.producer import InitProducerIdResponse
 from spark_tasks.kafka import cluster as module
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.connections import Deadline
+from spark_tasks.kafka.errors import UnknownTopicError
 from spark_tasks.kafka.identity import ProducerIdentity
 
 TOPIC = MetadataResponse.MetadataResponseTopic
@@ -83,6 +85,38 @@ def test_a_partition_that_was_added_is_found(
     assert leaders(cluster, "there", expected=1) == {0: 2, 1: 1}
     clock.now = 60.0
     assert leaders(cluster, "there") == {0: 2, 1: 1, 2: 1}
+
+
+def test_partitions_without_a_leader_do_not_delay_the_offsets_of_others(cluster: KafkaCluster) -> None:
+    asked = []
+
+    async def list_offsets(
+        node: int, items: list[Any], _which: str, _isolation: str, found: dict[Any, int]
+    ) -> Exception | None:
+        asked.append((node, items))
+        if node == 2:
+            raise KafkaConnectionError("refused")
+        found.update(dict.fromkeys(items, 7))
+        return None
+
+    cluster.list_offsets = list_offsets  # type: ignore[method-assign]
+    wanted = [("here", 0), ("here", 1), ("there", 0), ("gone", 0)]
+    found = asyncio.run(cluster.find_offsets_by_now(wanted, "latest", "read_uncommitted", Deadline(1000)))
+    assert found == {("here", 0): 7}
+    assert asked == [(1, [("here", 0)]), (2, [("there", 0)])]
+    assert cluster.io.requests == 1  # type: ignore[attr-defined]
+    assert cluster.known_leader("there", 0) is None, "it is looked up again the next time"
+
+
+def test_a_partition_that_does_not_exist_is_not_looked_for_without_limit(
+    cluster: KafkaCluster, clock: SimpleNamespace
+) -> None:
+    async def sleep(milliseconds: float) -> None:
+        clock.now += milliseconds / 1000
+
+    cluster.io.sleep = sleep  # type: ignore[method-assign]
+    with pytest.raises(UnknownTopicError, match="topic 'here' has no partition 5"):
+        asyncio.run(cluster.find_leader("here", 5, Deadline(math.inf)))
 
 
 def test_leaders_of_topics_that_are_no_longer_used_are_dropped(cluster: KafkaCluster, clock: SimpleNamespace) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import crc32c
 import pyarrow as pa
 import pytest
-from kafka.errors import CorruptRecordError
+from kafka.errors import CorruptRecordError, NotLeaderForPartitionError, OffsetOutOfRangeError, UnknownError
 from kafka.protocol.consumer import FetchResponse
 
 from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import LEVELS
-from spark_tasks.kafka.errors import KafkaRefusedError
+from spark_tasks.kafka.errors import KafkaUnavailableError, UnknownTopicError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.records import CorruptRecordsError, UnsupportedFormatError, encode
 from spark_tasks.kafka.records.layout import TRANSACTIONAL
@@ -87,8 +88,53 @@ def test_the_error_for_an_old_record_format_has_its_position(cluster: Cluster) -
 
 
 def test_a_response_without_the_partition_is_an_error(cluster: Cluster) -> None:
-    with pytest.raises(KafkaRefusedError, match=r"^fetching logs-0 at 3: .*index out of range"):
-        list(read_range(cluster, "logs", 0, 3, 9))
+    with pytest.raises(UnknownTopicError, match=r"^fetching logs-0 at 3: .*no result for logs-0"):
+        list(read_range(cluster, "logs", 0, 3, 9, timeout_ms=30))
+
+
+def throttled() -> FetchResponse:
+    return FetchResponse(throttle_time_ms=750, error_code=0, session_id=0, responses=[])
+
+
+def test_a_broker_that_returns_nothing_because_of_a_quota_is_asked_again(cluster: Cluster) -> None:
+    cluster.io.broker = [throttled(), throttled(), answer(one(b"a", 3)), throttled(), answer(one(b"b", 4))]
+    assert values(read_range(cluster, "logs", 0, 3, 5)) == [b"a", b"b"]
+
+
+def test_an_unknown_error_of_a_broker_is_retried(cluster: Cluster) -> None:
+    """Java's consumers do so, too: it may be that of remote storage."""
+    cluster.io.broker = [answer(b"", UnknownError.errno), answer(one(b"a", 3))]
+    assert values(read_range(cluster, "logs", 0, 3, 4)) == [b"a"]
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 9), (3, 3)])
+def test_a_former_leader_is_not_believed_that_a_position_is_not_in_the_log(
+    cluster: Cluster, start: int, end: int
+) -> None:
+    async def find_offsets(wanted: Any, which: str, *_: Any) -> dict[Any, int]:
+        assert cluster.known_leader("logs", 0) is None, "the leader has to be looked up"
+        return dict.fromkeys(wanted, start if which == "earliest" else end)
+
+    cluster.find_offsets = find_offsets
+    cluster.io.broker = [answer(b"", OffsetOutOfRangeError.errno), answer(one(b"a", 3))]
+    assert values(read_range(cluster, "logs", 0, 3, 4)) == [b"a"]
+
+
+@pytest.mark.parametrize(("start", "end"), [(4, 9), (0, 2)])
+def test_a_position_that_is_not_in_the_log_is_an_error(cluster: Cluster, start: int, end: int) -> None:
+    async def find_offsets(wanted: Any, which: str, *_: Any) -> dict[Any, int]:
+        return dict.fromkeys(wanted, start if which == "earliest" else end)
+
+    cluster.find_offsets = find_offsets
+    cluster.io.broker = [answer(b"", OffsetOutOfRangeError.errno)]
+    with pytest.raises(ConnectError, match="offset 3 of logs-0 is not in its log"):
+        list(read_range(cluster, "logs", 0, 3, 4))
+
+
+def test_the_first_records_may_have_a_shorter_timeout(cluster: Cluster) -> None:
+    cluster.io.broker = answer(b"", NotLeaderForPartitionError.errno)
+    with pytest.raises(KafkaUnavailableError):
+        list(read_range(cluster, "logs", 0, 3, 4, first_timeout_ms=20))
 
 
 def values(batches: Iterator[pa.RecordBatch]) -> list[bytes]:

@@ -11,7 +11,7 @@ from kafka.errors import InvalidTopicError
 
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.connections import Loop
-from spark_tasks.kafka.group_client import GroupClient, Topics, subscribe_to_pattern
+from spark_tasks.kafka.group_client import GroupClient, TopicPattern, Topics, subscribe_to_pattern
 
 SERVERS = {"bootstrap_servers": "127.0.0.1:1"}
 
@@ -94,6 +94,31 @@ def test_an_invalid_topic_name_does_not_affect_other_members(client: GroupClient
 
 def test_the_whole_names_of_topics_match_a_pattern_as_in_java() -> None:
     subscription = SubscriptionState()
-    subscribe_to_pattern(subscription, compile_java("in[0-9&&[^6]]"), None)
+    subscribe_to_pattern(subscription, TopicPattern(compile_java("in[0-9&&[^6]]")), None)
     matches = subscription.subscribed_pattern.match
     assert [topic for topic in ("in5", "in6", "in55", "a.in5") if matches(topic)] == ["in5"]
+
+
+@pytest.mark.parametrize(("regex", "name"), [("(.|.|.|.|.)*[!?]", "orders-of-the-year"), ("(a|aa)+$", "a" * 40 + "b")])
+def test_a_pattern_that_takes_long_is_given_up(regex: str, name: str) -> None:
+    """All members of the worker wait meanwhile."""
+    pattern = TopicPattern(compile_java(regex))
+    assert not pattern.match("b")
+    assert pattern.too_slow is None
+    assert not pattern.match(name)
+    assert pattern.too_slow == name
+    assert not pattern.match("b")
+
+
+def test_a_pattern_that_takes_long_for_all_topics_together_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def fullmatch(_topic: str, timeout: float) -> None:
+        now[0] += timeout / 2
+
+    monkeypatch.setattr("spark_tasks.kafka.group_client.time", SimpleNamespace(monotonic=lambda: now[0]))
+    pattern = TopicPattern(SimpleNamespace(fullmatch=fullmatch))  # type: ignore[arg-type]
+    for number in range(100):
+        pattern.match(f"t{number}")
+        pattern.match(f"t{number}")
+    assert pattern.too_slow == "t40", "what is known is not matched again"

@@ -10,7 +10,8 @@ from kafka.net.wakeup_notifier import WakeupNotifier
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.group_io import GroupIo
-from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer
+from spark_tasks.kafka.group_settings import ConsumerSettings
+from spark_tasks.kafka.membership import GroupConsumer
 
 TIMEOUT_S = 20
 

@@ -25,6 +25,7 @@ from spark_tasks.kafka.log_filters import (
     LOGGERS,
     REPEATED_LINE,
     STOP_LINES,
+    THROTTLED_LINE,
     WITH_CONTENTS,
     ConnectionLines,
 )
@@ -48,9 +49,16 @@ def manager() -> Iterator[logging.Logger]:
 
 def test_the_filtered_lines_exist_in_kafka_python() -> None:
     source = "".join(inspect.getsource(importlib.import_module(name)) for name in MODULES)
-    lines = (*CONNECTION_LINES, *FOLLOWING_LINES, *STOP_LINES, REPEATED_LINE)
+    lines = (*CONNECTION_LINES, *FOLLOWING_LINES, *STOP_LINES, REPEATED_LINE, THROTTLED_LINE)
     assert [line for line in lines if line not in source] == []
     assert [name for name in LOGGERS if name not in MODULES and f"'{name}'" not in source] == []
+
+
+def test_delays_by_quotas_are_one_line(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(100):
+        manager.warning(THROTTLED_LINE, "<connection>", "FetchResponse_v12", 750)
+    [record] = caplog.records
+    assert record.getMessage().startswith("A quota of the brokers delays requests")
 
 
 def test_a_client_that_is_closed_logs_no_errors(manager: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import pickle
 import re
 import threading
@@ -17,9 +19,14 @@ from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResp
 from kafka.protocol.producer import ProduceResponse
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.append import Appender
-from spark_tasks.kafka.errors import KafkaRefusedError, OutOfOrderSequenceError, ProducerFencedError
+from spark_tasks.kafka.errors import (
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    OutOfOrderSequenceError,
+    ProducerFencedError,
+)
 from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.kafka.records import RecordTooLargeError, decode
 from spark_tasks.kafka.records.layout import SUFFIX
@@ -219,13 +226,17 @@ def test_a_stale_epoch_ends_the_appender(started):
     assert broker.logs["t", 0] == []
 
 
-def test_a_gap_in_the_sequences_is_an_error(started):
+@pytest.mark.parametrize("transactional_id", [None, "id"])
+def test_a_gap_in_the_sequences_is_an_error_that_another_producer_id_resolves(started, transactional_id):
     broker = Broker()
     broker.expected["t", 0] = 3
-    appender = Appender(started(broker), ME, sequences={("t", 0): 5})
+    identity = ProducerIdentity(7, 0, transactional_id)
+    appender = Appender(started(broker), identity, sequences={("t", 0): 5})
     appender.append("t", 0, raw([b"x"]))
-    with pytest.raises(OutOfOrderSequenceError, match="t-0"):
+    with pytest.raises(OutOfOrderSequenceError, match="t-0") as raised:
         appender.flush()
+    assert isinstance(raised.value, RetriableError) == (transactional_id is None)
+    assert raised.value.code == protocol.OutOfOrderSequenceNumberError.errno
 
 
 def test_the_error_for_a_record_over_the_topics_limit_names_the_topic(started):
@@ -303,6 +314,58 @@ def test_the_partitioner_is_used_for_records_without_a_partition(started):
     assert b"2" in broker.logs["t", 3]
     (where,) = {place for place, log in broker.logs.items() if b"1" in log}
     assert [value for value in broker.logs[where] if value in (b"1", b"3")] == [b"1", b"3"]
+
+
+def test_records_without_a_key_go_to_partitions_that_have_a_leader(started, monkeypatch):
+    broker = Broker()
+    cluster = started(broker, partitions=4)
+    appender = Appender(cluster, ME)
+    away = {"t": {2, 3}}
+    monkeypatch.setattr(cluster, "known_leader", lambda topic, number: None if number in away[topic] else 1)
+    for _ in range(20):
+        appender.append("t", None, raw(numbers(0, 400)))  # more than stay in one partition
+    away["t"] = {0, 1}
+    for _ in range(20):
+        appender.append("t", None, raw([b"later"]))
+    away["t"] = set()
+    appender.flush()
+    assert [broker.logs["t", number].count(b"later") for number in (0, 1)] == [0, 0]
+    assert sum(map(len, broker.logs.values())) == 20 * 401
+    assert broker.logs["t", 2].count(b"later") == len(broker.logs["t", 2])
+
+
+@pytest.mark.parametrize(("identity", "unlimited"), [(ME, True), (None, True), (ProducerIdentity(7, 0, "id"), False)])
+def test_a_partition_without_a_leader_is_awaited_unless_its_transaction_can_be_aborted(started, identity, unlimited):
+    """As by Kafka Connect's producers: records that are appended again are duplicates."""
+    cluster, left = started(Broker()), []
+    find_leader = cluster.find_leader
+
+    async def spied(topic, partition, deadline):
+        left.append(deadline.left_ms)
+        return await find_leader(topic, partition, deadline)
+
+    cluster.find_leader = spied
+    appender = Appender(cluster, identity)
+    appender.append("t", 0, raw([b"x"]))
+    appender.flush()
+    assert [ms == math.inf for ms in left] == [unlimited]
+
+
+def test_closing_an_appender_wakes_who_waits_for_it(started):
+    cluster = started(Broker())
+    asked = threading.Event()
+
+    async def find_leader(*_):
+        asked.set()
+        await asyncio.Event().wait()
+
+    cluster.find_leader = find_leader
+    appender = Appender(cluster, ME)
+    appender.append("t", 0, raw([b"x"]))
+    assert asked.wait(20)
+    threading.Thread(target=appender.close).start()
+    with pytest.raises(KafkaUnavailableError, match="was closed"):
+        appender.flush()
 
 
 def test_the_appender_gives_up_after_the_delivery_timeout(started):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_tasks.kafka.end_watchers import EndWatchers
 from spark_tasks.kafka.shared_clusters import MAX_KEPT, shared_cluster
-from spark_tasks.kafka.watcher import EndWatchers
 from tests.rigs.support import wait_until
 
 

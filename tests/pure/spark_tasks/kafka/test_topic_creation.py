@@ -61,6 +61,13 @@ def test_a_topic_has_the_settings_of_its_group(
     assert _settings(DEFAULT | settings, topic) == expected
 
 
+def test_a_pattern_that_takes_too_long_to_match_is_an_error() -> None:
+    """It used a core until the process was killed."""
+    topic = "a" * 40
+    with pytest.raises(ConfigError, match=r"topic\.creation\.g\.include: with the topic a+, it takes too long"):
+        _settings(DEFAULT | {"groups": "g", "g.include": "b,(a|a)*[bc]"}, topic)
+
+
 def test_a_setting_that_is_null_is_not_set() -> None:
     nulls: Any = {"groups": None, "default.retention.ms": None}
     assert _settings({**DEFAULT, "g.include": "a", "g.partitions": "7", **nulls}, "a") == PLAIN

@@ -7,13 +7,16 @@ import socket
 import ssl
 import struct
 import sys
+import tempfile
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.connections import Loop
 from spark_tasks.kafka.transports import TcpTransport, TlsTransport, UnfinishedFrame
 from tests.rigs.serving import make_certificates
@@ -113,6 +116,23 @@ def test_the_reason_of_a_closed_tls_connection_is_read_although_writing_fails_fi
         wait_until(lambda: loop.poll(timeout_ms=5) is None and reader.received)
     assert "TLSV1_ALERT_UNKNOWN_CA" in str(reader.received[0])
     loop.close()
+
+
+def test_key_and_certificates_that_were_removed_from_the_temporary_folder_are_written_again(tmp_path, monkeypatch):
+    """Systems remove what nobody has read for days; the next connection needs it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    pem = make_certificates(tmp_path / "own").pem.read_text()
+    settings = client_settings({
+        "bootstrap.servers": "h:1", "security.protocol": "SSL", "ssl.truststore.certificates": pem,
+        "ssl.keystore.certificate.chain": pem})
+    files = {Path(settings[f"ssl_{name}"]) for name in ("cafile", "certfile", "keyfile")}
+    for file in files:
+        file.unlink()
+    tls = {key: value for key, value in settings.items() if key.startswith("ssl_")}
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        TlsTransport(Loop(), ours, host="127.0.0.1", **tls).abort()
+    assert {file.read_text() for file in files} == {pem}
 
 
 def refuse(server: socket.socket, context: ssl.SSLContext) -> None:

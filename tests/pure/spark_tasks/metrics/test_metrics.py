@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.metrics.phases import each, measured, phase, stage_of
-from spark_tasks.metrics.plugins import MAX_SERIES, PluginMetrics, Series, counting, plugin_metrics
+from spark_tasks.metrics.plugins import MAX_SERIES, Figures, PluginMetrics, Series, counting, plugin_metrics
 from spark_tasks.metrics.task import Flight, SplitFigures, TaskMetrics
 from spark_tasks.metrics.windows import HALF_S, Window
 from spark_tasks.spark.executor import failed_outcome, value_of
@@ -151,6 +151,19 @@ def test_a_plugins_metrics_use_limited_memory(caplog):
     assert metrics.figures().values[Series("x", "counter", (("number", "0"),))] == (2, 0)
     with pytest.raises(ConnectError, match="cannot decrease"):
         metrics.counter("x").inc(-1)
+
+
+def test_descriptions_of_a_plugins_metrics_use_limited_memory():
+    """A plugin may put an id into the name of a metric."""
+    task = PluginMetrics()
+    for split in range(3):
+        metrics = PluginMetrics()
+        for number in range(MAX_SERIES):
+            metrics.counter(f"rows_{split}_{number}", "The rows of a table.").inc()
+        task.merge(metrics.figures())
+    assert len(task.figures().helps) == MAX_SERIES
+    metrics.replace(Figures({}, {f"name_{number}": "A text." for number in range(MAX_SERIES + 5)}))
+    assert len(metrics.figures().helps) == MAX_SERIES
 
 
 def test_a_task_counts_records_phases_and_commits():

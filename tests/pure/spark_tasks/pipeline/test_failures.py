@@ -3,7 +3,7 @@ import pytest
 
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowsError
-from spark_tasks.pipeline.failures import FailedStage, good_records, stage
+from spark_tasks.pipeline.failures import FailedStage, good_records, is_of_machine, stage
 
 BATCH = pa.record_batch({"n": list(range(1000))})
 
@@ -67,3 +67,14 @@ def test_named_rows_that_precede_the_first_one_that_is_found_are_refused_first()
     refused = []
     good_records(BATCH, call, lambda row, failed: refused.append((row, str(failed.error))))
     assert refused == [(3, "named"), (500, "found"), (900, "named")]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device"), pa.lib.ArrowMemoryError()])
+def test_what_the_machine_lacks_makes_no_bad_record_whatever_it_was_turned_into(error):
+    assert is_of_machine(error)
+    wrapped = DataError("the value cannot be read")
+    wrapped.__cause__ = error
+    assert is_of_machine(wrapped)
+    with pytest.raises(DataError, match="cannot be read"), stage(FailedStage.VALUE_CONVERTER, "Avro", "no {}"):
+        raise wrapped
+    assert not is_of_machine(DataError("bad"))

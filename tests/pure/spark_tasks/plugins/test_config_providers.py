@@ -56,6 +56,32 @@ def test_placeholders_are_replaced_and_what_is_not_known_stays(value, expected):
     assert ConfigTransformer({"p": Fake(unknown=["missing"])}).transform({"k": value}) == {"k": expected}
 
 
+class Given(ConfigProvider):
+    """Returns what it is given, whatever it is."""
+
+    def __init__(self, result):
+        self.result = result
+
+    def get(self, path, keys=None):
+        return self.result
+
+
+def test_a_key_whose_value_is_null_is_not_known():
+    provider = Given(ConfigData({"a": None, "b": "x", "unused": 7}))
+    assert ConfigTransformer({"p": provider}).transform({"k": "${p:a}${p:b}"}) == {"k": "${p:a}x"}
+
+
+@pytest.mark.parametrize(("result", "message"), [
+    (ConfigData({"key": 7}), "The config provider p must return a string for key key of path 'here', not int"),
+    (None, "The config provider p must return ConfigData for path 'here', not NoneType"),
+    ({"key": "x"}, "The config provider p must return ConfigData for path 'here', not dict"),
+])
+def test_a_provider_that_returns_something_else_is_named(result, message):
+    with pytest.raises(ConfigError) as caught:
+        ConfigTransformer({"p": Given(result)}).transform({"k": "${p:here:key}"})
+    assert str(caught.value) == message
+
+
 def test_each_path_is_read_once_for_all_keys():
     provider = Fake()
     ConfigTransformer({"p": provider}).transform({"a": "${p:f:x}${p:f:y}", "b": "${p:f:x}", "c": "${p:g:x}"})

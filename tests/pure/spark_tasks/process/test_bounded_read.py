@@ -1,4 +1,4 @@
-"""Responses of unknown length are read up to a limit of bytes and of time."""
+"""Responses of unknown length are read up to a limit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,3 @@ def test_a_response_within_the_limit_is_read_completely() -> None:
 def test_a_response_over_the_limit_is_an_error() -> None:
     with pytest.raises(TooLongError, match="more than 0 MiB"):
         read_bounded(io.BytesIO(b"x" * 200_001).read1, 200_000)
-
-
-def test_a_response_that_does_not_end_in_time() -> None:
-    with pytest.raises(TimeoutError):
-        read_bounded(lambda _: b"x", 10**9, deadline=0)

@@ -36,6 +36,7 @@ def test_a_folder_is_the_same_each_time() -> None:
 
 @pytest.mark.parametrize("taken", [
     lambda path: path.mkdir(mode=0o755), lambda path: path.symlink_to(path.with_name("own")),
+    lambda path: path.touch(mode=0o600), lambda path: path.symlink_to(path.with_name("nowhere")),
 ])
 def test_a_private_folder_gets_another_name_if_its_own_is_taken(tmp_path: Path, taken) -> None:
     (tmp_path / "own").mkdir(mode=0o700)

@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,10 @@ def ask(url: str, method: str = "GET", body: bytes | None = None, **more: Any) -
 
 
 @contextmanager
-def answering(answer: bytes, *, then_silent: bool = False) -> Iterator[str]:
-    """The URL of a server that sends this to the first client, and then closes the connection or stays silent."""
+def answering(answer: bytes, *, then_silent: bool = False, then_for_ever: bytes = b"") -> Iterator[str]:
+    """The URL of a server that sends this to the first client, and then closes the connection, stays silent, or sends
+    something every 10 ms.
+    """
     ended = threading.Event()
 
     def serve(server: socket.socket) -> None:
@@ -40,6 +42,9 @@ def answering(answer: bytes, *, then_silent: bool = False) -> Iterator[str]:
             connection.sendall(answer)
             if then_silent:
                 ended.wait(60)
+            with suppress(OSError):  # the client has gone
+                while then_for_ever and not ended.wait(0.01):
+                    connection.sendall(then_for_ever)
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, args=(server,), daemon=True)
@@ -80,6 +85,18 @@ def test_invalid_responses_are_reported_as_an_unreachable_worker(
 @pytest.mark.parametrize("answer", [b"", OK + b"Content-Length: 5\r\n\r\n{}"])
 def test_a_silent_server_is_not_waited_for_forever(answer: bytes) -> None:
     with answering(answer, then_silent=True) as url, pytest.raises(WorkerUnreachableError, match="timed out"):
+        ask(url, answer_s=0.1)
+
+
+@pytest.mark.parametrize(("answer", "then"), [
+    (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    (OK + b"A: ", b"b"),
+    (OK + b"\r\n", b"x"),
+    (OK + b"Content-Length: 5000\r\n\r\n", b"x"),
+])
+def test_one_limit_holds_for_head_and_body_together(answer: bytes, then: bytes) -> None:
+    """A server that sends something now and then could occupy a thread for ever."""
+    with answering(answer, then_for_ever=then) as url, pytest.raises(WorkerUnreachableError, match="timed out"):
         ask(url, answer_s=0.1)
 
 

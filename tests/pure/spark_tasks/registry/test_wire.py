@@ -155,3 +155,14 @@ def test_headers_keep_their_order_and_the_new_one_is_the_last(rows, cut):
     new = [("__key_schema_id", SchemaId("PROTOBUF", guid=guid, message_indexes=[0]).guid_to_bytes())]
     wanted = [[*(pairs or ()), *new] if chosen else pairs for pairs, chosen in kept]
     assert [None if row is None else [(h["key"], h["value"]) for h in row] for row in found.to_pylist()] == wanted
+
+
+def test_a_header_that_a_record_has_already_is_not_added_again():
+    """As with a record that is copied from another topic."""
+    guid = "00000000-0000-0000-0000-000000000001"
+    (own,) = with_header(pa.nulls(1, HEADERS_TYPE), np.array([0]), guid, is_key=False).to_pylist()
+    other = {"key": own[0]["key"], "value": b"\1other"}
+    given_ = pa.array([own, [*own, other], [other, *own], own, None], HEADERS_TYPE)
+    found = with_header(given_, np.arange(5), guid, is_key=False).to_pylist()
+    assert found == [own, [*own, other, *own], [other, *own], own, own]
+    assert with_header(given_, np.array([0]), guid, b"\2", is_key=False).to_pylist()[0] != own

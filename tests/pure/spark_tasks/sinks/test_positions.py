@@ -11,6 +11,7 @@ import pytest
 from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.watcher import EndWatcher
 from spark_tasks.sinks.positions import Positions, SinkAheadError
+from tests.rigs.support import wait_until
 
 TP = ("t", 0)
 
@@ -21,12 +22,12 @@ class Watcher:
     def __init__(self, high: int, stable: int) -> None:
         self.known = {"read_uncommitted": high, "read_committed": stable}
         self.requested: dict[Isolation, int] = {}  # the ends that brokers know by now
-        self.cluster = SimpleNamespace(offsets=lambda *_, **__: {TP: 3})
+        self.cluster = SimpleNamespace(offsets_by_now=lambda *_, **__: {TP: 3})
 
     def ends(self, partitions: Any, isolation: Isolation) -> dict[Any, int]:
         return dict.fromkeys(partitions, self.known[isolation])
 
-    def refresh(self, partitions: Any, isolation: Isolation) -> dict[Any, int]:
+    def refresh(self, partitions: Any, isolation: Isolation, **_: Any) -> dict[Any, int]:
         self.known |= self.requested
         return self.ends(partitions, isolation)
 
@@ -70,7 +71,7 @@ def test_a_planned_range_is_extended_by_new_records_and_never_shortened() -> Non
 
 def test_a_task_sleeps_while_a_transaction_is_open_before_its_position() -> None:
     log = Watcher(70, 50)
-    cluster: Any = SimpleNamespace(offsets=lambda wanted, _, isolation, **__: log.ends(wanted, isolation))
+    cluster: Any = SimpleNamespace(offsets_by_now=lambda wanted, _, isolation, **__: log.ends(wanted, isolation))
     cluster.io = SimpleNamespace(start=lambda _: None)
     watcher = EndWatcher(cluster)
     reading = positions(watcher)
@@ -117,7 +118,7 @@ def test_where_uncommitted_partitions_began_is_committed_with_the_first_batch() 
     read, idle = ("t", 0), ("t", 1)
     watcher: Any = Watcher(50, 50)
     latest = {read: 70, idle: 50}
-    watcher.cluster = SimpleNamespace(offsets=lambda wanted, *_, **__: {tp: latest[tp] for tp in wanted})
+    watcher.cluster = SimpleNamespace(offsets_by_now=lambda wanted, *_, **__: {tp: latest[tp] for tp in wanted})
     reading = Positions(watcher, "read_committed", "latest", None)
     reading.assign(frozenset([read, idle]), lambda _: {read: 60})
     assert (reading.at(), reading.take_starts(), reading.take_starts()) == ({read: 60, idle: 50}, {idle: 50}, {})
@@ -144,7 +145,7 @@ def test_reading_may_start_a_duration_ago(monkeypatch) -> None:
 
     monkeypatch.setattr("spark_tasks.sinks.positions.time.time", lambda: 10_000.5)
     watcher: Any = Watcher(50, 50)
-    watcher.cluster = SimpleNamespace(offsets=offsets)
+    watcher.cluster = SimpleNamespace(offsets_by_now=offsets)
     reading = Positions(watcher, "read_committed", timedelta(hours=1), None)
     reading.assign(frozenset([old, young]), lambda _: {})
     assert reading.at() == {old: 50, young: 7}
@@ -152,6 +153,23 @@ def test_reading_may_start_a_duration_ago(monkeypatch) -> None:
     reading.advance(young, 90)
     reading.out_of_range(*young, 3, 50)
     assert reading.at() == {old: 50, young: 7}
+
+
+def test_partitions_without_a_leader_do_not_delay_the_others() -> None:
+    led, lost, fresh = ("t", 0), ("t", 1), ("t", 2)
+    watcher: Any = Watcher(70, 70)
+    leads = {led}
+    ends = watcher.ends
+    watcher.ends = lambda wanted, isolation: ends([tp for tp in wanted if tp in leads], isolation)
+    watcher.cluster = SimpleNamespace(
+        offsets_by_now=lambda wanted, *_, **__: dict.fromkeys([tp for tp in wanted if tp in leads], 3))
+    reading = Positions(watcher, "read_uncommitted", "earliest", None)
+    reading.assign(frozenset([led, lost, fresh]), lambda wanted: {tp: 60 for tp in wanted if tp != fresh})
+    assert reading.ranges(100) == [(led, 60, 70)]
+    assert reading.take_starts() == {}
+    leads |= {lost, fresh}
+    wait_until(lambda: sorted(reading.ranges(100)) == [(led, 60, 70), (lost, 60, 70), (fresh, 3, 70)], 20, "the rest")
+    assert reading.take_starts() == {fresh: 3}
 
 
 def test_a_sink_whose_offsets_exceed_the_log_fails() -> None:

@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -24,8 +25,10 @@ from spark_tasks.errors import DataError, PluginExitError, RetriableError
 from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.readers import distribute
 from spark_tasks.sources.split import as_batches, read_simple
+from spark_tasks.spark import executor
 from spark_tasks.spark.executor import (
     Outcome,
+    PermanentSplitError,
     SplitError,
     SplitRunner,
     failed_outcome,
@@ -408,3 +411,19 @@ def test_the_stack_of_a_process_is_available_while_a_split_runs(tmp_path: Path) 
     first, second = pickle.loads(answer)
     assert (first.value, second.value) == ([f"batch-1.{os.getpid()}"], [f"batch-2.{os.getpid()}"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cancelled_future_of_a_plugin_is_no_cancelled_batch() -> None:
+    outcome = run_split(pickle.dumps(Bad(CancelledError("of the plugin's pool"))))
+    assert "CancelledError: of the plugin's pool" in (outcome.trace or "")
+    with pytest.raises(SplitError, match="CancelledError: of the plugin's pool"):
+        value_of(outcome)
+
+
+def test_a_result_that_is_too_large_fails_its_split_in_the_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take the memory of the worker, which all connectors share."""
+    monkeypatch.setattr(executor, "MAX_RESULT_BYTES", 1 << 20)
+    large, small = pickle.loads(pickled_outcomes([Outcome(bytes(3 << 20)), Outcome(bytes(1 << 10))]))
+    with pytest.raises(PermanentSplitError, match="the result of a split has 3 MiB, more than the 1 MiB"):
+        value_of(large)
+    assert value_of(small) == bytes(1 << 10)

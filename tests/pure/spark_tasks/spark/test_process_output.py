@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.process.rate_limited_log import RateLimitedLog
-from spark_tasks.spark.process_output import SparkOutput
+from spark_tasks.spark import process_output
+from spark_tasks.spark.process_output import OutputBudget, SparkOutput, pass_on
 
 TRACE = ["\tat org.sparkproject.guava.base.Preconditions.checkArgument(Preconditions.java:119)\n", "\t... 21 more\n"]
 STRANGER = ["26/11/22 18:03:41 WARN TransportChannelHandler: Exception in connection from /127.0.0.1:49050\n",
@@ -53,6 +56,40 @@ def test_only_lines_about_rejected_connections_are_left_out(lines: list[str]) ->
             kept.append(line)
     assert [line for line in out.splitlines(keepends=True) if "TransportChannelHandler" not in line] == kept
     assert out.count("TransportChannelHandler") == lines.count(STRANGER[0])
+
+
+class Pieces(io.BytesIO):
+    """Output that arrives in pieces of 1000 bytes."""
+
+    def read1(self, _size: int | None = -1) -> bytes:
+        return super().read1(1000)
+
+
+def test_more_output_than_the_worker_can_filter_is_dropped_by_lines_and_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A plugin that printed in a loop used a CPU of the worker."""
+    monkeypatch.setattr(process_output, "BURST_BYTES", 10_000)
+    monkeypatch.setattr(process_output, "BYTES_PER_S", 1 << 10)
+    now = [0.0]
+    monkeypatch.setattr(process_output.time, "monotonic", lambda: now[0])
+    lines = [f"line {number:05}\n" for number in range(3_000)]
+    pass_on(Pieces("".join(lines).encode()))
+    written = capsys.readouterr().err.splitlines(keepends=True)
+    assert 800 < len(written) < 1000
+    assert written == lines[: len(written)]
+    assert sum(int(dropped) for dropped in re.findall(r"(\d+) lines", caplog.text)) == 3_000 - len(written)
+
+
+def test_output_passes_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_output, "BURST_BYTES", 10)
+    monkeypatch.setattr(process_output, "BYTES_PER_S", 10)
+    now = [0.0]
+    monkeypatch.setattr(process_output.time, "monotonic", lambda: now[0])
+    budget = OutputBudget()
+    assert [budget.takes(bytes(10)), budget.takes(bytes(10))] == [True, False]
+    now[0] = 0.1
+    assert budget.takes(bytes(10))
 
 
 @pytest.mark.parametrize("line", [

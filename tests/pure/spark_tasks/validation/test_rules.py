@@ -74,3 +74,13 @@ def test_a_dead_letter_topic_is_compared_with_topics_and_with_their_pattern():
     assert found["topics.regex"] == [both, matched]
     invalid = {**SINK, "topics": "", "topics.regex": "d(", "errors.deadletterqueue.topic.name": "d("}
     assert [len(messages) for messages in errors(invalid).values()] == [1]
+
+
+def test_a_pattern_that_takes_too_long_to_match_the_dead_letter_topic_is_refused():
+    """The validation never ended, and used a core."""
+    topic = "a" * 40
+    config = {**SINK, "topics.regex": "(a|a)*[bc]", "errors.deadletterqueue.topic.name": topic}
+    config.pop("topics")
+    message = (f"Invalid value (a|a)*[bc] for configuration topics.regex: with the topic {topic}, it takes too long to "
+               "match; simplify it (nested repetitions such as (a+)+ are slow)")
+    assert errors(config) == {"topics.regex": [message]}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
+from storage.daemon_pool import DaemonPool
 from storage.log.topic_log import KafkaTopicLog
 
 
@@ -43,6 +44,35 @@ def test_failed_sends_share_one_producer_which_is_closed(monkeypatch: pytest.Mon
             log.send(b"k", b"v").result(0)
     log.stop()
     assert [producer.closed for producer in DeafProducer.made] == [True]
+
+
+class SlowProducer(DeafProducer):
+    """Connects when `reached` is set."""
+
+    begun, reached = threading.Event(), threading.Event()
+
+    def __init__(self, **settings: Any) -> None:
+        self.begun.set()
+        assert self.reached.wait(20)
+        super().__init__(**settings)
+
+
+def test_a_log_stops_while_its_producer_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That can take as long as Kafka does not respond. The producer is closed once it has connected."""
+    monkeypatch.setattr("storage.log.topic_log.KafkaProducer", SlowProducer)
+    monkeypatch.setattr(DeafProducer, "made", [], raising=False)
+    log = KafkaTopicLog("t", {"bootstrap_servers": ["127.0.0.1:1"]}, nullcontext(), client_id="test")
+    sent = in_thread(lambda: log.send(b"k", b"v").result(0))
+    assert SlowProducer.begun.wait(20)
+    in_thread(log.stop).result(20)
+    SlowProducer.reached.set()
+    with pytest.raises(KafkaError, match="is closed or read-only"):
+        sent.result(20)
+    assert [producer.closed for producer in SlowProducer.made] == [True]
+
+
+def in_thread(work: Callable[[], Any]) -> Future[Any]:
+    return DaemonPool(1, "test").submit(work)
 
 
 class IdleConsumer:

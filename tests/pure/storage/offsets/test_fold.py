@@ -49,6 +49,24 @@ def test_partitions_with_different_types_are_different() -> None:
     assert len(state.connectors[C]) == 4
 
 
+@pytest.mark.parametrize("newest", [b'{"at":"new"}', None])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (0, 2, 1)])
+def test_a_key_that_has_moved_to_a_new_partition_has_its_newest_value(
+    order: tuple[int, ...], newest: bytes | None
+) -> None:
+    # The topic has got more partitions. Within one of them the offset decides, whatever the clocks of the writers.
+    records = [LogRecord(0, 5, 3000, AB, b'{"at":"first"}'), LogRecord(0, 6, 1000, AB, b'{"at":"old"}'),
+               LogRecord(1, 0, 2000, AB, newest)]
+    state = fold(OffsetState(), [records[n] for n in order])
+    assert [offset for _, offset in state.offsets(C).values()] == ([] if newest is None else [{"at": "new"}])
+
+
+def test_earlier_states_do_not_change() -> None:
+    before = state_of((AB, b'{"p":1}'))
+    after = fold(before, [LogRecord(0, 9, 9, AB, b'{"p":2}')])
+    assert [[offset for _, offset in s.offsets(C).values()] for s in (before, after)] == [[{"p": 1}], [{"p": 2}]]
+
+
 @pytest.mark.parametrize("first", [AB, BA])
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_partitions_with_different_key_bytes_are_merged(first: bytes, order: tuple[int, int]) -> None:

@@ -45,3 +45,13 @@ def test_a_replay_that_ends_early_says_why(fake):
     done = run(fake, "connectors", "replay", "c", "--yes", code=1)
     assert "the replay ended early: no" in done.stderr
     assert "\x1b" not in done.output
+
+
+def test_the_question_before_a_replay_has_a_number_of_the_worker_and_nothing_else(fake):
+    path = "POST /connectors/c/dead-letters/replay"
+    fake.answers[path] = (202, {**REPLAY, "dry_run": True, "would_replay": 2})
+    assert "Replay 2 dead letters?" in run(fake, "connectors", "replay", "c", code=2).stderr
+    fake.answers[path] = (202, {**REPLAY, "dry_run": True, "would_replay": f"0{ESCAPE}"})
+    refused = run(fake, "connectors", "replay", "c", code=7)
+    assert "the number of letters is not a number but a string" in refused.stderr
+    assert "\x1b" not in refused.output

@@ -66,3 +66,11 @@ def test_a_response_over_the_limit_is_refused(fake, monkeypatch):
     monkeypatch.setattr(worker_requests, "LONGEST_ANSWER", 2**20)
     fake.answers["GET /connectors"] = (200, b" " * 2**21)
     assert "the response has more than 1 MiB" in run(fake, "connectors", "list", code=7).stderr
+
+
+def test_a_response_that_is_nested_too_deeply_is_refused(fake):
+    """Python's JSON reads it, but its YAML cannot write it."""
+    nested = b'{"offsets": [{"partition": {}, "offset": %s1%s}]}' % (b'{"a":' * 900, b"}" * 900)
+    fake.answers["GET /connectors/c/offsets"] = (200, nested)
+    done = run(fake, "offsets", "show", "c", "-o", "yaml", code=7)
+    assert "nested too deeply to be shown" in done.stderr

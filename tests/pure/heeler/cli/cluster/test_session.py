@@ -95,7 +95,26 @@ def test_shells_complete_names_of_the_cluster_that_was_specified(fake, words):
 def test_shells_complete_connector_names(fake, shell):
     assert "_HEELER_COMPLETE" in CliRunner().invoke(main, ["completion", shell]).stdout
     fake.answers["GET /connectors"] = (200, ["orders", "others", "evil\x1b[2J", 5])
-    env = {"_HEELER_COMPLETE": f"{shell}_complete", "COMP_CWORD": "3" if shell != "fish" else "o",
-           "COMP_WORDS": "heeler connectors show o", "HEELER_URL": fake.url}
-    done = CliRunner(env=env).invoke(main, prog_name="heeler")
-    assert [name for name in ("orders", "others", "evil") if name in done.output] == ["orders", "others"]
+    done = complete(fake, shell, "o")
+    assert [name for name in ("orders", "others", "evil") if name in done] == ["orders", "others"]
+
+
+def test_names_that_bash_would_not_read_as_a_word_are_not_completed(fake):
+    """Bash inserts them as they are: Enter would run what is in them."""
+    read_otherwise = ["o$(id)", "o`id`", "o;id", "o&", "o|id", "o>x", "o x", "o*", "o'", 'o"', "o\\", "o~", "o{a,b}"]
+    fake.answers["GET /connectors"] = (200, ["o.r:d,e@r%s+=/-é", *read_otherwise])
+    assert complete(fake, "bash", "o") == "plain,o.r:d,e@r%s+=/-é\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_names_that_would_be_options_are_not_completed(fake, shell):
+    fake.answers["GET /connectors"] = (200, ["--url=http://evil", "orders"])
+    done = complete(fake, shell, "")
+    assert ("orders" in done, "evil" in done) == (True, False)
+
+
+def complete(fake, shell, word):
+    """What the command responds to the shell for `heeler connectors show WORD`."""
+    env = {"_HEELER_COMPLETE": f"{shell}_complete", "COMP_CWORD": "3" if shell != "fish" else word,
+           "COMP_WORDS": f"heeler connectors show {word}", "HEELER_URL": fake.url}
+    return CliRunner(env=env).invoke(main, prog_name="heeler").output

@@ -60,6 +60,20 @@ def test_top_without_metrics_uses_offsets(fake):
     assert run(fake, "top", "--times", "1", url="http://127.0.0.1:1", code=3).stderr
 
 
+@pytest.mark.parametrize("text", ["1e308", "1e19", "-1", "NaN", "+Inf"])
+def test_top_leaves_out_numbers_that_no_worker_counts(fake, text):
+    """Their sums could be no numbers any more."""
+    lags = "".join(f'heeler_sink_lag_records{{connector="c",task="0",partition="{n}"}} {text}\n' for n in range(2))
+    fake.answers |= {"GET /connectors": (200, {"c": {"status": STATUS}}), "GET /metrics": (200, lags.encode())}
+    assert run(fake, "top", "--times", "1").stdout.splitlines()[2].split()[5] == "-"
+
+
+def test_top_leaves_out_offsets_that_kafka_does_not_have(fake):
+    offsets = {"offsets": [{"partition": {}, "offset": {"kafka_offset": 10**400}}]}
+    fake.answers |= {"GET /connectors": (200, {"c": {"status": STATUS}}), "GET /connectors/c/offsets": (200, offsets)}
+    assert run(fake, "top", "--times", "1").stdout.splitlines()[2].split()[4] == "-"
+
+
 def test_credentials_do_not_go_to_workers_that_only_a_status_names(fake):
     with fake_connect({"GET /metrics": (200, metrics(1, 1))}) as other:
         status = {**STATUS, "connector": {"state": "RUNNING", "worker_id": other.url.partition("//")[2]}}

@@ -120,6 +120,8 @@ GROUPS = {
         connector-class connector-type connector-version task-class task-version key-converter-class
         key-converter-version value-converter-class value-converter-version header-converter-class
         header-converter-version""",
+    "connector-transform-metrics": "transform-class transform-version",
+    "connector-predicate-metrics": "predicate-class predicate-version",
     "source-task-metrics": """source-record-poll-rate source-record-poll-total source-record-write-rate
         source-record-write-total poll-batch-max-time-ms poll-batch-avg-time-ms source-record-active-count
         source-record-active-count-max source-record-active-count-avg transaction-size-min transaction-size-max
@@ -158,6 +160,34 @@ def test_a_tasks_classes_and_versions_are_metrics(cluster):
             ("key_converter_version", "CONVERTER K None"),
             ("header_converter_class", "org.apache.kafka.connect.storage.SimpleHeaderConverter")):
         assert f'kafka_connect_connector_task_metrics_{attribute}{{{of},{attribute}="{value}"}} 1\n' in page
+
+
+def test_a_class_that_was_not_imported_in_time_is_shown_later(cluster):
+    cluster.kind = "unknown"
+    assert 'connector_type="unknown"' in cluster.metrics.page({JAVA})
+    cluster.kind, cluster.known_facts = "source", cluster.known_facts + 1
+    assert 'connector_type="unknown"' not in cluster.metrics.page({JAVA})
+
+
+def test_transforms_and_the_predicates_that_they_have_are_metrics(cluster):
+    page = cluster.metrics.page({JAVA})
+    name = r"kafka_connect_connector_(?:transform|predicate)_metrics_\w+"
+    assert re.findall(f'^{name}{{connector="src",task="0",worker="me:8083",(.*)}} 1$', page, re.MULTILINE) == [
+        'transform="a",transform_class="A"', 'transform="b",transform_class="B"',
+        'transform="a",transform_version="TRANSFORMATION A None"',
+        'transform="b",transform_version="TRANSFORMATION B 3"',
+        'predicate="p",predicate_class="P"', 'predicate="p",predicate_version="PREDICATE P None"']
+
+
+def test_fractions_of_commits_add_up_to_one(cluster):
+    """A skipped commit is neither a success nor a failure, as in Kafka Connect."""
+    task = busy(cluster, "out", 0, "sink")
+    for count in (task.commit_failed, task.commit_skipped, task.commit_skipped):
+        count()
+    found = samples(cluster.metrics.page({JAVA}))
+    place = (("connector", "out"), ("task", "0"), ("worker", ME))
+    name = "kafka_connect_connector_task_metrics_offset_commit_{}_percentage"
+    assert [found[name.format(how), place] for how in ("success", "failure")] == [0.5, 0.5]
 
 
 def test_heelers_own_metrics_have_their_values(cluster):

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
-from spark_tasks.connectors.file_stream import source
+from spark_tasks.connectors.file_stream import line_ends
 from spark_tasks.connectors.file_stream.connectors import FileStreamSinkConnector, FileStreamSourceConnector
 from spark_tasks.connectors.file_stream.source import FileReader, StandardInputReader
 from spark_tasks.connectors.file_stream.standard_input import ReadAhead
 from spark_tasks.connectors.lines import split_lines
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 from tests.rigs.support import wait_until
 
 
@@ -90,7 +90,7 @@ def test_a_file_that_shrinks_between_planning_and_reading_is_an_error(tmp_path):
 
 def test_a_line_that_is_too_large_for_memory_is_an_error(tmp_path, monkeypatch):
     """A line of two gigabytes failed with `Negative offsets in binary array`; a larger one could end the process."""
-    monkeypatch.setattr(source, "MAX_LINE_BYTES", 4 * 1024 * 1024)
+    monkeypatch.setattr(line_ends, "MAX_LINE_BYTES", 4 * 1024 * 1024)
     file = tmp_path / "f"
     with file.open("wb") as large:
         large.write(b"first\n" + b"x" * (3 * 1024 * 1024) + b"\n")
@@ -98,8 +98,11 @@ def test_a_line_that_is_too_large_for_memory_is_an_error(tmp_path, monkeypatch):
         large.write(b"\nlast\n")
     reader = reader_of(file)
     (part,) = reader.partitions(reader.initialOffset(), reader.latestOffset(reader.initialOffset()))
-    with pytest.raises(ConnectError, match=r"^file .*/f has a line of 4194304 bytes or more at byte 3145735, "):
+    too_large = r"^file .*/f has a line of 4194304 bytes or more at byte 3145735, "
+    with pytest.raises(ConnectError, match=too_large):
         list(reader.read(part))
+    with pytest.raises(ConnectError, match=too_large):  # if its end is beyond the limit, too
+        reader.latestOffset({"position": 3145735}, ReadMaxBytes(1000))
     after = FileReader(str(file), "t")
     assert lines_of(after, {"filename": str(file), "position": 20 * 1024 * 1024},
                     after.latestOffset({"position": 20 * 1024 * 1024})) == ["", "last"]
@@ -162,22 +165,55 @@ def test_positions_are_converted_to_source_offsets_and_back(tmp_path):
 ])  # fmt: skip
 def test_invalid_offsets_are_refused(offset, partition, message):
     with pytest.raises(ConnectError, match=message):
-        FileStreamSourceConnector.alter_offsets({"file": "f"}, [(partition, offset)])
+        FileStreamSourceConnector.alter_offsets({"file": "f", "topic": "t"}, [(partition, offset)])
 
 
 def test_valid_offsets_are_accepted_except_for_stdin():
     assert FileStreamSourceConnector.alter_offsets(
-        {"file": "f"}, [({"filename": "f"}, {"position": 5}), ({"any": 1}, None)]
+        {"file": "f", "topic": "t"}, [({"filename": "f"}, {"position": 5}), ({"any": 1}, None)]
     )
-    with pytest.raises(ConnectError, match="stdin"):
-        FileStreamSourceConnector.alter_offsets({}, [])
+    for file in ({}, {"file": ""}, {"file": " "}, {"file": None}):
+        with pytest.raises(ConnectError, match="stdin"):
+            FileStreamSourceConnector.alter_offsets({"topic": "t", **file}, [])
+
+
+def test_a_file_that_is_removed_before_it_is_read_is_waited_for(tmp_path):
+    (tmp_path / "a").write_text("x\n")
+    reader = FileReader(str(tmp_path / "a"), "t")
+    [part] = reader.partitions(start := reader.initialOffset(), reader.latestOffset(start))
+    (tmp_path / "a").unlink()
+    with pytest.raises(RetriableError, match="was removed before it was read"):
+        [*reader.read(part)]
+    assert reader.latestOffset(start) == start
+
+
+def test_settings_are_trimmed_as_in_kafka_connect(tmp_path):
+    """Values in properties files may end with blanks, which the file's name had."""
+    (tmp_path / "a").write_text("x\n")
+    config = {"file": f" {tmp_path}/a ", "topic": "\tt ", "batch.size": " 1 "}
+    reader = FileStreamSourceConnector.data_source(config).streamReader(None)
+    end = reader.latestOffset(start := reader.initialOffset())
+    assert end == {"filename": f"{tmp_path}/a", "position": 2}
+    [part] = reader.partitions(start, end)
+    assert [row for batch in reader.read(part) for row in batch.select(["topic", "value"]).to_pylist()] == [
+        {"topic": "t", "value": "x"}]
+    assert FileStreamSourceConnector.exactly_once_support(config)
+    assert not FileStreamSourceConnector.exactly_once_support({"file": " ", "topic": "t"})
+    writer = FileStreamSinkConnector.data_source({"file": f" {tmp_path}/b "}).writer(None, overwrite=False)
+    writer.write(iter([pa.record_batch({"value": pa.array(["y"])})]))
+    assert (tmp_path / "b").read_text() == "y\n"
+
+
+def test_a_sink_without_a_name_for_its_file_fails_as_in_kafka_connect():
+    with pytest.raises(ConnectError, match="Couldn't find or create file '' for FileStreamSink"):
+        FileStreamSinkConnector.data_source({"file": " "}).writer(None, overwrite=False)
 
 
 def test_the_connectors_have_javas_task_configs_and_validation():
     connector = FileStreamSourceConnector({"file": "f", "topic": "t"}, None)
     assert connector.task_configs(5) == [{"file": "f", "topic": "t"}]
-    assert FileStreamSourceConnector.exactly_once_support({"file": "f"}) is True
-    assert FileStreamSourceConnector.exactly_once_support({}) is False
+    assert FileStreamSourceConnector.exactly_once_support({"file": "f", "topic": "t"}) is True
+    assert FileStreamSourceConnector.exactly_once_support({"topic": "t"}) is False
     assert [v.errors for v in FileStreamSourceConnector.config_def.validate({"topic": ""})] == [
         [], ["Invalid value  for configuration topic: String must be non-empty"], [],
     ]  # fmt: skip
@@ -220,6 +256,36 @@ def test_a_batch_of_standard_input_ends_at_no_half_of_a_line_end(limit):
         lines, _ = split_lines(np.frombuffer(ahead.between(at, end), np.uint8), final=True)
         found, at = found + lines.to_pylist(), end
     assert found == ["one", "two", "", "three", ""]
+    os.close(into)
+
+
+def test_readers_of_standard_input_continue_after_what_another_one_has_committed(monkeypatch):
+    """They sent parts of lines."""
+    out, into = os.pipe()
+    ahead = ReadAhead(out)
+    monkeypatch.setattr("spark_tasks.connectors.file_stream.source.standard_input", lambda: ahead)
+    first, second = StandardInputReader("t"), StandardInputReader("t")
+    start = first.initialOffset()
+    os.write(into, b"".join(b"line %03d\n" % number for number in range(20)))
+    wait_until(lambda: first.latestOffset(start) == {"at": 180})
+    planned = second.latestOffset(start, ReadMaxBytes(27))
+    first.commit({"at": 90})
+    assert lines_of_stdin(second, start, planned) == []
+    after = second.latestOffset(planned, ReadMaxBytes(18))
+    assert lines_of_stdin(second, planned, after) == ["line 010", "line 011"]
+    os.close(into)
+
+
+def test_a_line_of_standard_input_that_cannot_be_held_is_an_error(monkeypatch):
+    """Nothing more was read, without a message."""
+    monkeypatch.setattr("spark_tasks.connectors.file_stream.standard_input.BUFFER_BYTES", 10)
+    out, into = os.pipe()
+    ahead = ReadAhead(out)
+    os.write(into, b"1\n" + b"x" * 20)
+    wait_until(lambda: ahead.line_end(0, 100) == 2)
+    ahead.discard(2)
+    with pytest.raises(ConnectError, match=r"^standard input has a line of more than 10 bytes$"):
+        ahead.line_end(2, 100)
     os.close(into)
 
 

@@ -1,5 +1,8 @@
+import errno
 import json
+import os
 import pickle
+from contextlib import nullcontext
 from decimal import Decimal
 
 import pyarrow as pa
@@ -13,7 +16,7 @@ from spark_tasks.connectors.parquet.claims import claim
 from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
 from spark_tasks.connectors.parquet.file_names import OffsetRange, parse, present
 from spark_tasks.data.schema import DECIMAL
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.sinks.writes import WriterRunner
 from tests.rigs.raw_records import JSON, raw_batch, worker
@@ -80,9 +83,10 @@ def test_a_sink_resumes_by_the_original_topic_and_not_a_routed_one(tmp_path):
     assert pq.read_table(tmp_path / name)["_topic"].to_pylist() == ["routed", "routed"]
 
 
-def test_a_repeated_batch_overwrites_its_own_files(tmp_path):
+def test_a_batch_that_is_written_again_is_refused(tmp_path):
     writer = writer_of(tmp_path)
-    for _ in range(2):
+    writer.commit([write(writer, records(0, 4))])
+    with pytest.raises(RetriableError, match="another task has written"):
         writer.commit([write(writer, records(0, 4))])
     assert ids(tmp_path) == [0, 1, 2, 3]
 
@@ -136,6 +140,80 @@ def test_deleted_files_do_not_reappear(tmp_path):
         path.unlink()
     assert writer_of(tmp_path).resume_from("t-x", 2) is None
     assert list(tmp_path.iterdir()) == []
+
+
+def moved(folder):
+    for path in folder.glob("[!.]*.parquet"):
+        (folder / "archive").mkdir(exist_ok=True)
+        path.rename(folder / "archive" / path.name)
+
+
+def kept_as_a_link(folder):
+    (folder / "archive").mkdir()
+    for path in folder.glob("[!.]*.parquet"):
+        os.link(path, folder / "archive" / path.name)
+        path.unlink()
+
+
+@pytest.mark.parametrize("taken", [moved, kept_as_a_link])
+def test_files_that_a_reader_has_taken_away_do_not_reappear(tmp_path, taken):
+    """They reappeared, as the second name of their data was taken for their hidden one."""
+    writer = writer_of(tmp_path)
+    writer.commit([write(writer, records(0, 4))])
+    taken(tmp_path)
+    assert writer_of(tmp_path).resume_from("t-x", 2) is None
+    assert visible(tmp_path) == ["archive"]
+    writer.commit([write(writer, records(0, 4))])  # as after a reset of the offsets, with which nothing is in the way
+    assert ids(tmp_path) == [0, 1, 2, 3]
+
+
+def test_a_task_suspended_between_claim_and_rename_whose_file_was_completed_and_taken_away(tmp_path, monkeypatch):
+    zombie = writer_of(tmp_path)
+    late = write(zombie, records(0, 4))
+
+    def sleep(*claimed):
+        monkeypatch.undo()
+        assert claim(*claimed)
+        assert writer_of(tmp_path).resume_from("t-x", 2) == 4
+        moved(tmp_path)
+        return True
+
+    monkeypatch.setattr("spark_tasks.connectors.parquet.writer.claim", sleep)
+    with pytest.raises(RetriableError, match="another task has completed or removed"):
+        zombie.commit([late])
+    assert zombie.resume_from("t-x", 2) is None
+    assert visible(tmp_path) == ["archive"]
+
+
+def test_a_claim_without_a_hidden_name_is_removed_and_its_batch_repeated(tmp_path, monkeypatch):
+    monkeypatch.setattr("spark_tasks.connectors.parquet.writer.labels", lambda _, held: {"heeler.offsets": held.name})
+    [(path, held)] = writer_of(tmp_path).write(iter([records(0, 4)])).files
+    assert claim(tmp_path, path, held)
+    monkeypatch.undo()
+    writer = writer_of(tmp_path)
+    assert writer.resume_from("t-x", 2) is None
+    writer.commit([write(writer, records(0, 6))])
+    assert ids(tmp_path) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_claim_whose_request_was_repeated_is_the_tasks_own(tmp_path):
+    [(path, held)] = write(writer_of(tmp_path), records(0, 4)).files
+    [(other, _)] = write(writer_of(tmp_path), records(0, 4)).files
+    assert [claim(tmp_path, file, held) for file in (path, path, other)] == [True, True, False]
+
+
+@pytest.mark.parametrize(("number", "refused"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.ENOTSUP, False)])
+def test_only_file_systems_without_hard_links_have_no_claims(tmp_path, monkeypatch, number, refused):
+    writer = writer_of(tmp_path)
+    message = write(writer, records(0, 4))
+
+    def fail(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("spark_tasks.connectors.parquet.claims.os.link", fail)
+    with pytest.raises(OSError, match=os.strerror(number)) if refused else nullcontext():
+        writer.commit([message])
+    assert len(visible(tmp_path)) == (0 if refused else 1)
 
 
 def test_old_claims_are_deleted(tmp_path, monkeypatch):
@@ -219,6 +297,17 @@ def test_values_that_parquet_cannot_represent_are_written_as_json(tmp_path):
         (2, 2.5, "{}", '"x"'),
         (None,) * 4,
     ]
+
+
+def test_a_field_does_not_replace_a_column_of_kafka(tmp_path):
+    """The positions were lost."""
+    batch = PIPELINE.to_connect("t", 0, raw_batch([b'{"_offset":"x"}']))
+    with pytest.raises(DataError, match=r"^the records have a field _offset, as a column of kafka.columns: rename it "):
+        write(writer_of(tmp_path, kafka_columns="true"), batch)
+    assert list(tmp_path.iterdir()) == []
+    writer = writer_of(tmp_path)
+    writer.commit([write(writer, batch)])
+    assert pq.read_table(tmp_path / visible(tmp_path)[0]).to_pylist() == [{"_offset": "x"}]
 
 
 @pytest.mark.parametrize(("schema", "payload", "stored"), [

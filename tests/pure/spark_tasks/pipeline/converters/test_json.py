@@ -3,8 +3,10 @@
 import base64
 import json
 from dataclasses import replace
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,7 +16,9 @@ from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schem
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
 from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.converters.values import parse_string
 from spark_tasks.pipeline.failures import reason_of
+from spark_tasks.pipeline.java_values import Moment, Struct
 
 PRICE = Schema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "2"),))
 ROW = Schema(Type.STRUCT, fields=(
@@ -98,15 +102,6 @@ def test_a_bad_payload_is_the_only_bad_record(schema, good, bad):
     with pytest.raises(BadRowError) as error:
         read(schema, good, good, bad, good)
     assert error.value.row == 2
-
-
-def test_an_invalid_default_is_not_an_error_of_the_first_record():
-    late = Schema(Type.INT32, name=DATE, optional=True, default="99999999999")
-    schema = Schema(Type.STRUCT, fields=(Field("a", Schema(Type.INT32)), Field("d", late)))
-    with pytest.raises(DataError, match="invalid default, 99999999999: Invalid value") as error:
-        read(schema, '{"a":1,"d":1}', '{"a":2}')
-    assert not isinstance(error.value, BadRowError)
-    assert [one["a"] for one in read(schema, '{"a":1,"d":1}', '{"a":2,"d":5}')] == [1, 2]
 
 
 def test_bytes_of_decimals_may_have_escapes():
@@ -213,3 +208,124 @@ def test_all_records_with_an_invalid_schema_are_named():
         with pytest.raises(BadRowsError) as bad:
             converter().to_connect("t", pa.array(values))
         assert [row for row, _ in bad.value.bad] == rows
+
+
+WIDE = Schema(Type.STRUCT, fields=tuple(Field(f"f{i}", Schema(Type.INT32)) for i in range(1500)))
+
+
+def test_a_struct_may_have_thousands_of_fields():
+    """All records with more than a thousand were bad records."""
+    values = {f"f{i}": i for i in range(1500)}
+    fixed = converter(**{"schema.content": to_text(WIDE)})
+    found, _ = fixed.to_connect("t", pa.array([json.dumps(values).encode()] * 2))
+    assert found.to_pylist() == [values] * 2
+
+
+def test_a_struct_may_have_thousands_of_members_that_are_not_declared():
+    schema = Schema(Type.STRUCT, fields=(Field("a", Schema(Type.INT32)), Field('ä"', Schema(Type.INT32))))
+    texts = [json.dumps({f"x{row}-{i}": i for i in range(1500)} | {"a": row, 'ä"': 2}).encode() for row in range(3)]
+    found, _ = converter(**{"schema.content": to_text(schema)}).to_connect("t", pa.array(texts))
+    assert found.to_pylist() == [{"a": row, 'ä"': 2} for row in range(3)]
+
+
+def test_a_null_in_a_required_field_is_refused_beside_a_null_struct_too():
+    """Both records were written, with "a":null."""
+    schema = Schema(Type.STRUCT, optional=True, fields=(
+        Field("a", Schema(Type.INT32)), Field("in", replace(ROW, optional=True))))
+    metadata = {SCHEMA_KEY: to_text(schema).encode()}
+
+    def written(*values):
+        found = converter().from_connect("t", pa.array(values, to_arrow(schema)), metadata)
+        return [json.loads(one)["payload"] for one in found.to_pylist()]
+
+    inside = {"a": 2, "b": "y"}
+    assert written({"a": 1, "in": inside}, None, {"a": 1, "in": None}) == [
+        {"a": 1, "in": inside}, None, {"a": 1, "in": None}]
+    for bad in ({"a": None, "in": inside}, {"a": 1, "in": {"a": None, "b": "y"}}):
+        with pytest.raises(DataError, match="null value for field that is required"):
+            written(bad, None, {"a": 1, "in": None})
+
+
+def test_a_default_is_a_number_if_decimals_are_numbers():
+    """It was written in Base64, in the schema and in place of null."""
+    schema = replace(PRICE, optional=True, default='"BNI="')
+    written = converter(**{"decimal.format": "NUMERIC"}).from_connect(
+        "t", pa.array([None, Decimal("1.50")], to_arrow(schema)), {SCHEMA_KEY: to_text(schema).encode()})
+    found = [json.loads(one, parse_float=str) for one in written.to_pylist()]
+    assert [one["payload"] for one in found] == ["12.34", "1.50"]
+    assert found[0]["schema"]["default"] == "12.34"
+    back, metadata = converter().to_connect("t", written)
+    assert back.to_pylist() == [Decimal("12.34"), Decimal("1.50")]
+    assert from_text(metadata[SCHEMA_KEY]) == schema
+
+
+@pytest.mark.parametrize(("schema", "default"), [
+    ({"type": "int32", "default": 1.7}, 1), ({"type": "int32", "default": "x"}, 0),
+    ({"type": "double", "default": 1}, 1.0), ({"type": "string", "optional": True, "default": 5}, None),
+    ({"type": "array", "items": {"type": "int32", "default": 3}, "default": [None, 1]}, [3, 1]),
+    ({"type": "struct", "fields": [{"type": "int8", "default": 4, "field": "a"}], "default": {}}, {"a": 4}),
+])
+def test_a_default_is_read_as_a_value(schema, default):
+    """It was written again as it had been read."""
+    text = json.dumps({"schema": schema, "payload": None}).encode()
+    found, metadata = converter().to_connect("t", pa.array([None, text]))
+    written = converter().from_connect("t", found, metadata)
+    envelope = json.loads(written[1].as_py())
+    assert envelope["schema"].get("default") == default
+    assert envelope["payload"] == default
+
+
+@pytest.mark.parametrize("schema", [{"type": "string", "default": 5}, {"type": "bytes", "default": "%"},
+                                    {"type": "int32", "name": DATE, "default": "x"},
+                                    {"type": "int32", "name": DATE, "default": 99999999999}])
+def test_a_schema_with_an_invalid_default_is_refused(schema):
+    """As in Java, also where no value is missing."""
+    texts = [json.dumps({"schema": schema, "payload": None}).encode()] * 2
+    with pytest.raises(BadRowsError, match="invalid default") as bad:
+        converter().to_connect("t", pa.array(texts))
+    assert [row for row, _ in bad.value.bad] == [0, 1]
+
+
+LISTED = Schema(Type.ARRAY, value=Schema(Type.INT32, name=TIME, version=1))
+
+
+@pytest.mark.parametrize(("schema", "value", "payload"), [
+    (Schema(Type.INT32, name=TIME, version=1), Moment(12345), "12345"),
+    (Schema(Type.INT32, name=TIME, version=1), datetime(1970, 1, 1, 12, tzinfo=UTC), "43200000"),
+    (Schema(Type.INT32, name=TIME, version=1), time(12), "43200000"),
+    (Schema(Type.INT32, name=DATE, version=1), datetime(1970, 1, 3, tzinfo=UTC), "2"),
+    (Schema(Type.INT32, name=DATE, version=1), date(1970, 1, 3), "2"),
+    (Schema(Type.INT32, name=DATE, version=1), Moment(86_400_000 * 10**7), "10000000"),
+    (Schema(Type.INT64, name=TIMESTAMP, version=1), Moment(7), "7"),
+    (PRICE, Decimal("1.5"), '"AJY="'), (Schema(Type.FLOAT32), np.float32(0.1), "0.1"),
+    (ROW, Struct(ROW, {"a": np.int32(1), "b": "y"}), '{"a":1,"b":"y"}'), (ROW, {"a": 1, "b": "y"}, '{"a":1,"b":"y"}'),
+    (LISTED, [Moment(1), time(0, 0, 1)], "[1,1000]"),
+    (Schema(Type.MAP, key=Schema(Type.STRING), value=PRICE.as_optional()), {"b": Decimal(2), "a": None},
+     '{"b":"AMg=","a":null}'),
+    (Schema(Type.MAP, key=Schema(Type.INT32), value=Schema(Type.INT32)), [(1, 2)], "[[1,2]]"),
+    (None, np.float32(0.1), "0.1"), (None, {"b": [1, "x"], "a": np.int32(5)}, '{"b":[1,"x"],"a":5}'),
+])
+def test_headers_may_be_values_of_python_and_of_java(schema, value, payload):
+    """HeaderFrom of a Time failed for each record."""
+    written = converter().from_connect_header("t", "h", schema, value).decode()
+    described = "null" if schema is None else to_text(schema)
+    assert written == f'{{"schema":{described},"payload":{payload}}}'
+
+
+@pytest.mark.parametrize(("literal", "payload"), [("[]", "[]"), ('[1,"a"]', '[1,"a"]')])
+def test_a_list_without_a_type_of_its_elements_is_a_header(literal, payload):
+    written = converter().from_connect_header("t", "h", *parse_string(literal))
+    assert written.decode() == f'{{"schema":{{"type":"array","items":null,"optional":false}},"payload":{payload}}}'
+
+
+@pytest.mark.parametrize(("key", "payload", "entries"), [
+    (Schema(Type.BOOLEAN), "[[true,1],[false,2],[true,3]]", [(False, 2), (True, 3)]),
+    (Schema(Type.FLOAT64), "[[1.5,1],[1.5,2],[0.5,3]]", [(1.5, 2), (0.5, 3)]),
+    (Schema(Type.FLOAT32), "[[0.25,1],[0.25,2]]", [(0.25, 2)]),
+    (Schema(Type.INT64, name=TIMESTAMP, version=1), "[[7,1],[7,2]]", [(datetime(1970, 1, 1, 0, 0, 0, 7000, UTC), 2)]),
+    (PRICE, "[[1.5,1],[2,2],[1.50,3]]", [(Decimal("2.00"), 2), (Decimal("1.50"), 3)]),
+    (Schema(Type.BYTES), '[["AA==",1],["AA==",2]]', [(b"\0", 1), (b"\0", 2)]),
+])
+def test_of_entries_with_equal_keys_the_last_one_is_kept(key, payload, entries):
+    """For most types of keys, all were."""
+    assert read(Schema(Type.MAP, key=key, value=Schema(Type.INT32)), payload, "[]") == [entries, []]

@@ -424,3 +424,13 @@ def test_a_panic_of_the_library_makes_a_bad_record(monkeypatch):
     monkeypatch.setattr(DataFrame, "collect", panicking)
     with pytest.raises(ToleranceExceededError, match=r"offset 2: a library cannot process .*: byte array offset"):
         through("SELECT name FROM records", {"name": "a"}, {"name": "b"}, {"name": "bad"}, {"name": "c"})
+
+
+def test_a_lack_of_memory_makes_no_bad_record(monkeypatch):
+    """With errors.tolerance=all, the records were lost."""
+    def lacking(*_, **__):
+        raise pa.lib.ArrowMemoryError("malloc failed")
+
+    monkeypatch.setattr(pa, "concat_batches", lacking)
+    with pytest.raises(MemoryError):
+        selected("SELECT * FROM records", *ORDERS)

@@ -12,6 +12,7 @@ from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
 from spark_tasks.pipeline.transforms.chain import Stage, TransformError
+from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError
 from tests.rigs.chains import SCHEMALESS, T, chain, rows, sink
 from tests.rigs.raw_records import worker
 
@@ -166,3 +167,27 @@ def test_a_plugin_that_raises_any_error_when_it_is_configured_is_named(tmp_path)
 def test_a_missing_predicate_is_reported():
     with pytest.raises(ConfigError, match=r"transforms\.t0\.predicate: there is no predicate 'p'"):
         sink(chain(("Filter", {"predicate": "p"})), [b"1"])
+
+
+class Rows(ColumnsOrRows):
+    """Changes records one by one."""
+
+    def configure(self, configs):
+        pass
+
+    def columns(self, batch):
+        raise NotInColumnsError(batch)
+
+    def record(self, record):
+        record.value = [record.value]
+
+
+def test_a_lack_of_memory_for_changed_records_makes_no_bad_record(monkeypatch):
+    """With errors.tolerance=all, the records were lost."""
+    def lacking(*_, **__):
+        raise pa.lib.ArrowMemoryError("malloc failed")
+
+    batch = pa.RecordBatch.from_pydict({"topic": ["t"], "offset": [0], "value": ["a"]})
+    monkeypatch.setattr(pa, "array", lacking)
+    with pytest.raises(MemoryError):
+        list(Stage("r", "acme.Rows", Rows()).apply(batch))

@@ -7,17 +7,34 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from tests.rigs.executors import Rig, Threads, begun, gates
+from tests.rigs.executors import Processes, Rig, Threads, begun, gates
+from tests.rigs.support import wait_until
 
 
-@pytest.fixture
-def rig() -> Iterator[Rig]:
+def rig_with(launcher: Threads) -> Iterator[Rig]:
     gates.clear()
     begun.clear()
     rig = Rig()
-    rig.pool.use(Threads())
+    rig.pool.use(launcher)
     yield rig
     for gate in gates.values():
         gate.set()
     rig.pool.close(CancelledError(), 5)
     rig.listener.close()
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    yield from rig_with(Threads())
+
+
+@pytest.fixture
+def processes() -> Processes:
+    return Processes()
+
+
+@pytest.fixture
+def real(processes: Processes) -> Iterator[Rig]:
+    """With real processes."""
+    yield from rig_with(processes)
+    wait_until(processes.ended, 30)

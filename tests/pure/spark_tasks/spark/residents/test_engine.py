@@ -12,6 +12,7 @@ import pytest
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.spark import lifecycle
+from spark_tasks.spark.lifecycle import EngineState
 from spark_tasks.spark.residents import engine, monitor
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.settings import ExecutorSettings
@@ -38,13 +39,13 @@ class Spark:
             raise ConnectError("it does not start")
 
     def process_lives(self, _grace_s: float = 0.0) -> bool:
-        return Spark.lives
+        return self.lives
 
     def alive(self) -> bool:
         while Spark.suspended:
             Spark.asked.wait(0.01)
             Spark.asked.set()
-        return Spark.lives
+        return self.lives
 
     def close(self) -> int:
         return 0
@@ -128,4 +129,69 @@ def test_what_hangs_is_reported_and_processes_are_replaced_while_spark_is_suspen
     gates["held"].set()
     assert held.result(20) == ["held"]
     Spark.suspended = False
+    made.close()
+
+
+class Broken(Spark):
+    def __init__(self, *_: Any) -> None:
+        raise ConnectError("there is no Java")
+
+
+def test_a_local_spark_that_ends_twice_within_a_minute_fails_no_task(
+    started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Splits run in processes of the worker; only a plugin that asks for Spark gets the error."""
+    made = started(ExecutorSettings(spark_delay_s=0.0))
+    gates["early"] = threading.Event()
+    early = made.submit("e-0", [Gate("early")])
+    for _ in range(2):
+        spark: Any = wait_until(lambda: made.spark)
+        spark.lives = False
+        wait_until(lambda ended=spark: made.spark is not ended)  # type: ignore[misc]
+    wait_until(lambda: made.state is EngineState.FAILED)
+    assert made.submit("a-0", [Answer(2)]).result(20) == [2]
+    gates["early"].set()
+    assert early.result(20) == ["early"]
+    with pytest.raises(ConnectError, match="Spark ended again"):
+        made.await_spark()
+    monkeypatch.setattr(lifecycle, "RETRY_AFTER_S", 0.0)
+    made.await_spark()
+    assert made.state is EngineState.RUNNING
+    made.close()
+
+
+@pytest.mark.usefixtures("started")
+def test_a_local_spark_that_cannot_start_fails_no_task_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "SparkJobs", Broken)
+    made = ResidentEngine({"spark.master": "local[8]"}, ExecutorSettings(spark_delay_s=0.0))
+    made.start()
+    assert made.submit("a-0", [Answer(1)]).result(20) == [1]
+    wait_until(lambda: made.state is EngineState.FAILED)
+    assert made.submit("a-0", [Answer(2)]).result(20) == [2]
+    with pytest.raises(ConnectError, match="there is no Java"):
+        made.await_spark()
+    monkeypatch.setattr(lifecycle, "SparkJobs", Spark)
+    monkeypatch.setattr(lifecycle, "RETRY_AFTER_S", 0.0)
+    assert made.submit("a-0", [Answer(3)]).result(20) == [3]
+    wait_until(lambda: made.state is EngineState.RUNNING)
+    made.close()
+
+
+@pytest.mark.usefixtures("started")
+def test_a_spark_that_gets_no_thread_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, refusals = threading.Thread.start, [1]
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name == "engine-start" and refusals:
+            refusals.pop()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    made = ResidentEngine({"spark.master": "local[8]"}, ExecutorSettings())
+    made.start()
+    with pytest.raises(RuntimeError, match="can't start"):
+        made.await_spark()
+    monkeypatch.setattr(lifecycle, "RETRY_AFTER_S", 0.0)
+    made.await_spark()
     made.close()

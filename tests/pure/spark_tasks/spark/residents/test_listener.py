@@ -23,6 +23,7 @@ from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.link import dial
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.wire import Ticket
+from tests.rigs.executors import SERVE
 from tests.rigs.splits import Answer, HoldInterpreter
 from tests.rigs.support import wait_until
 
@@ -98,13 +99,13 @@ def test_only_a_connection_of_a_stranger_is_worth_a_warning(
     wait_until(lambda: "a wrong token" in caplog.text, 10)
 
 
-def make_noise(ticket: Ticket) -> socket.socket:
+def make_noise(ticket: Ticket, noise: bytes = b"GET / HTTP/1.1\r\n\r\n" * 20) -> socket.socket:
     if ticket.path:
         noisy = socket.socket(socket.AF_UNIX)
         noisy.connect(ticket.path)
     else:
         noisy = socket.create_connection((ticket.host if ticket.host != "0.0.0.0" else "127.0.0.1", ticket.port))
-    noisy.sendall(b"GET / HTTP/1.1\r\n\r\n" * 20)
+    noisy.sendall(noise)
     return noisy
 
 
@@ -133,6 +134,17 @@ def test_invalid_connections_do_not_block_executors(listener: tuple[ExecutorList
     noisy.close()
 
 
+def test_silent_connections_do_not_keep_executors_from_joining(listener: tuple[ExecutorListener, Came]) -> None:
+    opened, arrived = listener
+    ticket = opened.expect(1)
+    silent = [make_noise(ticket, b"") for _ in range(module.MAX_HANDSHAKES + 10)]
+    for sock in join(ticket):
+        sock.close()
+    arrived.get(timeout=5)[1].close()
+    for sock in silent:
+        sock.close()
+
+
 def test_executors_can_join_again_after_the_system_had_no_thread_left(
     listener: tuple[ExecutorListener, Came], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +166,6 @@ def test_executors_can_join_again_after_the_system_had_no_thread_left(
     arrived.get(timeout=10)[1].close()
 
 
-SERVE = "import pickle, sys, spark_tasks.spark.residents.link as l; l.serve(pickle.load(sys.stdin.buffer))"
 AGAIN = f"""{SERVE}
 import threading
 threads = threading.active_count()

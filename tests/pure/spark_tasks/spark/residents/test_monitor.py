@@ -15,7 +15,7 @@ from spark_tasks.spark.residents.monitor import Monitor
 from spark_tasks.spark.residents.process_state import CpuUse
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
-from tests.rigs.executors import Rig, Suspended, Threads, gates
+from tests.rigs.executors import MAX_PROCESSES, Rig, Suspended, Threads, gates
 from tests.rigs.splits import Answer
 from tests.rigs.support import wait_until
 
@@ -114,3 +114,23 @@ def test_processes_of_a_stand_in_are_replaced_while_spark_is_suspended(
     wait_until(lambda: suspended.tickets)
     assert rig.submit("a-0", Answer(1)).result(20) == [1]
     suspended.resumed.set()
+
+
+def test_processes_end_that_only_several_connectors_with_one_each_still_use(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise, after a burst, each connector would keep a process for itself."""
+    monkeypatch.setattr(monitor, "TICK_S", 0.02)
+    with rig.lock:
+        rig.processes.grow(MAX_PROCESSES)
+    rig.idle(MAX_PROCESSES)
+    settings = ExecutorSettings(max_processes=MAX_PROCESSES, running=2, idle_s=0.4)
+    made = Monitor(rig.pool, settings, rig.lock, tmp_path, lambda: None, lambda _task, _text: None)
+
+    def fewer() -> bool:
+        for connector in "abcd":
+            assert rig.submit(f"{connector}-0", Answer(1)).result(20) == [1]
+        return len(rig.processes.residents) == 1 + settings.spare + 1
+
+    wait_until(fewer, longest_pause=0.02)
+    made.close()

@@ -10,7 +10,7 @@ import pytest
 from spark_tasks.errors import DataError
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.task import DeferredSplit
-from tests.rigs.executors import MAX_PROCESSES, RUNNING, Gate, Rig, begun, gates
+from tests.rigs.executors import MAX_PROCESSES, RUNNING, Gate, Rig, Threads, begun, gates
 from tests.rigs.splits import Answer, Fail
 from tests.rigs.support import wait_until
 
@@ -95,6 +95,22 @@ def test_a_lost_batch_ends_although_one_of_its_splits_was_not_sent_yet(rig: Rig)
     with pytest.raises(SparkLostError):
         batch.result(20)
     wait_until(lambda: rig.pool.batches == {})
+
+
+def test_a_connector_leaves_a_process_to_others_also_where_there_are_few(rig: Rig) -> None:
+    """Its limit is that of the processes that there may be, and not only of the setting."""
+    few = Threads()
+    few.max_processes = 2
+    rig.pool.use(few)
+    held = [rig.gate("a-0", "held-a-0")]
+    gates["held-a-1"] = threading.Event()
+    held.append(rig.submit("a-1", Gate("held-a-1")))
+    other = rig.submit("b-0", Answer(1))
+    wait_until(lambda: rig.settled(other))
+    assert (other.result(1), begun) == ([1], ["held-a-0"])
+    for gate in gates.values():
+        gate.set()
+    assert [batch.result(20) for batch in held] == [["held-a-0"], ["held-a-1"]]
 
 
 def test_a_batch_can_be_withdrawn_only_before_it_starts(rig: Rig) -> None:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 from concurrent.futures import CancelledError
 
 import pytest
 
-from spark_tasks.spark.context import SparkLostError
+from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.residents import process_manager
-from spark_tasks.spark.residents.process import Resident
-from tests.rigs.executors import MAX_PROCESSES, RUNNING, Kept, Rig, Slow, Threads, gates
-from tests.rigs.splits import Answer
+from spark_tasks.spark.residents.process import Resident, best_for
+from tests.rigs.executors import (
+    MAX_PROCESSES,
+    RUNNING,
+    GateInResult,
+    Kept,
+    Processes,
+    Rig,
+    Slow,
+    Threads,
+    begun,
+    gates,
+)
+from tests.rigs.splits import Answer, ChangeProcess, CloseDescriptors, LeaveBehind, OomScore, SeeProcess
 from tests.rigs.support import wait_until
 
 
@@ -239,3 +251,93 @@ def test_a_pool_can_be_closed_while_a_process_joins(rig: Rig, monkeypatch: pytes
     batch = rig.submit("a-0", Answer(1))
     wait_until(lambda: rig.settled(batch) and closed)
     assert not any(closed)
+
+
+@pytest.mark.integration  # processes of their own
+def test_a_process_whose_plugin_has_closed_its_connections_is_killed(
+    real: Rig, processes: Processes
+) -> None:
+    """Otherwise it would run on, beside the repeated batch, and outlive the worker."""
+    with pytest.raises(ExecutorEndedError):
+        real.submit("a-0", CloseDescriptors()).result(30)
+    wait_until(lambda: -signal.SIGKILL in [process.poll() for process in processes.started])
+
+
+def test_a_result_that_hangs_the_worker_occupies_its_task_only_until_it_is_cancelled(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After as many restarts as it may have splits, the task did not run any more."""
+    monkeypatch.setattr(process_manager, "DEATH_S", 0.0)
+    for number in range(RUNNING + 1):
+        name = f"hangs-{number}"
+        gates[name] = threading.Event()
+        batch = rig.submit("a-0", GateInResult(name))
+        wait_until(lambda name=name: name in begun)  # type: ignore[misc]
+        rig.pool.cancel(batch)
+        with pytest.raises(CancelledError):
+            batch.result(1)
+        rig.processes.cut_off()
+    assert rig.submit("a-0", Answer(1)).result(20) == [1]
+    for gate in gates.values():
+        gate.set()
+    assert rig.submit("a-0", Answer(2), Answer(3)).result(20) == [2, 3]
+
+
+def used(rig: Rig, connector: str) -> set[int]:
+    """The processes whose last split was one of this connector."""
+    return {number for number, one in rig.processes.residents.items() if one.connector == connector}
+
+
+def test_a_connector_prefers_the_process_that_it_has_used(rig: Rig) -> None:
+    """It has its caches and connections, and what its plugin has left there."""
+    held = [rig.gate(f"{name}-0", f"held-{name}") for name in "ab"]
+    for gate in gates.values():
+        gate.set()
+    assert [batch.result(20) for batch in held] == [["held-a"], ["held-b"]]
+    before = [used(rig, name) for name in "ab"]
+    for name in "abba":
+        rig.idle(2)
+        assert rig.submit(f"{name}-1", Answer(1)).result(20) == [1]
+    assert [used(rig, name) for name in "ab"] == before
+
+
+def test_another_connector_gets_the_process_that_was_not_used_for_longest(rig: Rig) -> None:
+    rig.idle(1)
+    with rig.lock:
+        processes = [Resident(n, Threads(), connector=name) for n, name in enumerate("abca")]
+    assert [best_for(name, processes).number for name in "abcd"] == [3, 1, 2, 0]
+    assert best_for("d", [*processes, Resident(9, Threads())]).number == 9
+
+
+@pytest.mark.integration  # processes of their own
+def test_what_a_plugin_has_changed_in_its_process_is_restored_for_other_connectors(
+    real: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real.processes, "grow", lambda _wanted: None)  # it stays the only one
+    (before,) = real.submit("b-0", SeeProcess()).result(30)
+    assert real.submit("a-0", ChangeProcess()).result(30) == [before[-1]]
+    (own,) = real.submit("a-0", SeeProcess()).result(30)
+    assert own[1:-1] != before[1:-1], "of its own connector, a process keeps what it has"
+    assert real.submit("b-0", SeeProcess(), SeeProcess()).result(30) == [before, before]
+
+
+@pytest.mark.integration  # processes of their own
+def test_the_kernel_ends_an_executor_process_before_the_worker(real: Rig) -> None:
+    assert real.submit("a-0", OomScore()).result(30)[0] > OomScore().run()
+
+
+@pytest.mark.integration  # processes of their own
+@pytest.mark.parametrize("kind", ["loop", "timer"])
+def test_a_process_in_which_a_plugin_still_runs_is_replaced_for_other_connectors(
+    kind: str, real: Rig, processes: Processes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (pid,) = real.submit("a-0", LeaveBehind(kind)).result(30)
+    wait_until(lambda: any(one.connector for one in real.processes.idle))
+    with real.lock:
+        for resident in [one for one in real.processes.idle if not one.connector]:
+            real.processes.end_idle(resident)
+        other = real.submit("b-0", SeeProcess())  # it gets the process of a, as there is no other
+    assert other.result(30)[0][-1] != pid
+    assert "that connector a has left behind" in caplog.text
+    wait_until(lambda: [p.poll() for p in processes.started if p.pid == pid] == [-signal.SIGKILL])
+    assert real.died == 0, "it was expected to end"

@@ -43,8 +43,8 @@ def test_a_launcher_of_a_spark_that_has_ended_starts_no_processes():
 
 
 def test_a_connector_leaves_processes_to_others():
-    settings = ExecutorSettings(max_processes=3, running=3)
-    assert (settings.max_per_task, settings.max_per_connector) == (3, 2)
+    settings = ExecutorSettings(max_processes=8, running=3)
+    assert [settings.max_per_connector(processes) for processes in (0, 1, 2, 3, 4, 8, 64)] == [1, 1, 1, 2, 3, 6, 6]
 
 
 def test_processes_that_use_the_cpu_are_distinguished_from_those_that_wait():

@@ -1,4 +1,5 @@
 import socket
+import time
 from threading import Thread
 
 import pytest
@@ -27,6 +28,21 @@ def test_a_frame_that_was_begun_is_received_once(sockets, size):
     sender.join()
     worker.shutdown(socket.SHUT_WR)
     assert process.recv(1) == b""
+
+
+def test_a_frame_that_is_too_large_is_not_received(sockets):
+    worker, process = sockets
+    process.sendall(wire.HEAD.pack(1001))
+    with pytest.raises(wire.ConnectionLostError, match="a frame of 1001 bytes"):
+        wire.receive(worker, 1000)
+
+
+def test_a_handshake_has_one_deadline(sockets):
+    """However slowly a stranger sends."""
+    worker, process = sockets
+    process.sendall(b"x")
+    with pytest.raises(TimeoutError):
+        wire.exactly(worker, 2, deadline=time.monotonic() - 1)
 
 
 def test_a_frame_for_which_there_is_no_room_is_not_begun(sockets):

@@ -12,6 +12,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.avro import anything, tree
 from spark_tasks.pipeline.converters.avro.to_avro import ANYTHING
 from spark_tasks.pipeline.converters.base import BadRowsError
+from spark_tasks.pipeline.converters.python_values import to_python
 
 _LIST, _IN_MAP = b"\0" * 7 + b"\2\2", b"\0" * 8 + b"\2\2" + b"\0" * 6 + b"\2\2a\0\0"  # each is followed by its item
 
@@ -49,7 +50,7 @@ def test_values_of_nearly_100_levels_are_read():
         value = {"array": [{"map": [{"key": {"string": "k"}, "value": value}]}]}
         expected = [{"k": expected}]
     found, metadata = anything.read([payload(value)], 0)
-    assert anything.to_python(found, metadata) == [expected]
+    assert to_python(found, metadata) == [expected]
     assert anything.write(found, metadata) == pa.array([payload(value)])
 
 
@@ -72,3 +73,31 @@ def test_a_negative_index_of_a_union_is_a_bad_record(index, place):
     hostile = b"\0" * place + bytes.fromhex(index) + b"\0" * 20
     with pytest.raises(BadRowsError):
         anything.read([hostile], 0)
+
+
+def test_a_lack_of_memory_makes_no_bad_record(monkeypatch):
+    """With errors.tolerance=all, the records were lost."""
+    def lacking(*_, **__):
+        raise MemoryError
+
+    value = payload({"int": 7})
+    monkeypatch.setattr(fastavro, "schemaless_reader", lacking)
+    with pytest.raises(MemoryError):
+        anything.read([value], 0)
+
+
+@pytest.mark.parametrize(("kind", "name"), [
+    (pa.int8(), "int"), (pa.int16(), "int"), (pa.int32(), "int"), (pa.int64(), "long"), (pa.float32(), "float"),
+    (pa.float64(), "double"),
+])
+def test_a_number_without_a_schema_keeps_its_type(kind, name):
+    """A partition that InsertField inserts was a long, and a float a double."""
+    found = anything.write(pa.array([{"n": [5]}], pa.struct([("n", pa.list_(kind))])), {})
+    entry = {"key": {"string": "n"}, "value": {"array": [{name: 5}]}}
+    assert found.to_pylist() == [payload({"map": [entry]})]
+
+
+@pytest.mark.parametrize(("kind", "value"), [(pa.binary(), b"x"), (pa.decimal128(5, 2), 1), (pa.date32(), 1)])
+def test_a_value_of_another_class_is_refused(kind, value):
+    with pytest.raises(DataError, match="Unknown Java type for schemaless data: class"):
+        anything.write(pa.array([value], kind), {})

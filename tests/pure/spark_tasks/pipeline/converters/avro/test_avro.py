@@ -3,6 +3,8 @@
 import json
 from dataclasses import replace
 
+import fastavro
+import pyruhvro
 import pytest
 
 from spark_tasks.data.arrow_types import to_arrow
@@ -187,3 +189,25 @@ def test_defaults_that_avro_does_not_have_are_not_written():
 def test_a_default_of_another_type_is_an_error_that_names_it(schema, default):
     with pytest.raises(DataError, match=r"the default .* is not a value of the type"):
         written(struct(a=replace(schema, default=default)))
+
+
+def test_a_lack_of_memory_makes_no_bad_record(monkeypatch):
+    """With errors.tolerance=all, the records were lost."""
+    def lacking(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(fastavro, "schemaless_reader", lacking)
+    monkeypatch.setattr(pyruhvro, "deserialize_array", lacking)
+    with pytest.raises(MemoryError):
+        AvroCodec(parse('"long"')).decode([b"\2"])
+
+
+def test_a_field_has_the_parameters_of_its_type_if_an_earlier_field_has_this_type():
+    """Those of lists and maps do not count, and where null is does not matter."""
+    color = Schema(Type.STRING, name="s.Color", parameters=((n.ENUM, "s.Color"), (f"{n.ENUM}.A", "A")))
+    schema = struct("s.R", listed=Schema(Type.ARRAY, value=color), first=color, second=color,
+                    third=replace(color, optional=True), fourth=replace(color, optional=True, default='"A"'))
+    fields = written(schema, enhanced=True)["fields"]
+    assert [n.CONNECT_PARAMETERS in field for field in fields] == [False, False, True, True, True]
+    assert fields[4]["type"] == ["Color", "null"]
+    assert not any(n.CONNECT_PARAMETERS in field for field in written(schema)["fields"])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from spark_tasks.data.schema import Type
+from spark_tasks.data.schema import Field, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema
@@ -62,3 +62,36 @@ def test_invalid_schemas_are_refused(more, words):
 def test_required_without_a_list_requires_nothing():
     """As in the third draft, where it is a boolean of each property."""
     assert connect({"type": "object", "required": True, "properties": {"a": {"type": "string"}}}).fields[0].name == "a"
+
+
+NOTES = {"title": "T", "description": "d", "default": 5, "connect.type": "int32", "connect.version": 3}
+ENUM = (("io.confluent.connect.json.Enum", ""), ("io.confluent.connect.json.Enum.a", "a"))
+
+
+@pytest.mark.parametrize(("definition", "schema"), [
+    ({"type": ["integer", "null"]}, Schema(Type.INT64, optional=True)),
+    ({"type": ["string", "null"], "enum": ["a", None]}, Schema(Type.STRING, optional=True)),
+    ({"type": "string", "enum": ["a"]}, Schema(Type.STRING, parameters=ENUM)),
+    ({"type": "integer", "enum": [1, 2]}, Schema(Type.INT64)), ({"type": "string", "const": "a"}, Schema(Type.STRING)),
+    ({"allOf": [{"type": "integer", "title": "X"}]}, Schema(Type.INT64, name="X")),
+    ({"allOf": [{"enum": ["a"], "title": "X"}, {"type": "string"}]}, Schema(Type.STRING, name="X", parameters=ENUM)),
+    ({"allOf": [{"properties": {"a": {"type": "string"}}, "title": "X"}, {"properties": {}}]},
+     Schema(Type.STRUCT, fields=(Field("a", Schema(Type.STRING)),))),
+])
+def test_what_describes_a_combination_of_schemas_is_not_in_the_schema(definition, schema):
+    """In Java it belongs to the combination. A default, such as that of a list of types, was set here."""
+    assert connect({**definition, **NOTES}) == schema
+
+
+def test_what_describes_a_single_type_is_in_the_schema():
+    found = connect({"type": "integer", **NOTES})
+    assert (found.type, found.name, found.doc, found.default, found.version) == (Type.INT32, "T", "d", "5", 3)
+    assert connect({"enum": ["a"], "title": "T"}).name == "T"
+
+
+def test_merged_properties_are_in_the_order_of_their_schemas():
+    """Their connect.index is that within their own schema."""
+    parts = [{"properties": {"z": {"type": "string", "connect.index": 1}, "y": {"type": "string", "connect.index": 0}}},
+             {"properties": {"x": {"type": "string", "connect.index": 0}}}]
+    assert [field.name for field in connect({"allOf": parts}).fields] == ["z", "y", "x"]
+    assert [field.name for field in connect({"allOf": parts[:1]}).fields] == ["y", "z"]

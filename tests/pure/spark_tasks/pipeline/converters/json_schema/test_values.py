@@ -1,11 +1,15 @@
-"""JSON texts that do not match their schema."""
+"""JSON texts as values of their schemas, and texts that do not match them."""
+
+import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
-from spark_tasks.data.schema import Schema, Type
+from spark_tasks.data.schema import Field, Schema, Type
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json_columns import read_tape
+from spark_tasks.pipeline.converters.json_schema.names import ONE_OF
 from spark_tasks.pipeline.converters.json_schema.values import ConfluentReader
 
 NUMBERS = Schema(Type.MAP, key=Schema(Type.INT32), value=Schema(Type.INT32))
@@ -27,3 +31,57 @@ def test_an_invalid_entry_of_a_map_is_one_bad_record(bad):
     with pytest.raises(BadRowError, match="invalid map entry") as error:
         read(NUMBERS, "[]", f"[{bad}]")
     assert error.value.row == 1
+
+
+def test_a_struct_may_have_thousands_of_fields_and_other_members():
+    """All records with more than a thousand were bad records."""
+    wide = Schema(Type.STRUCT, fields=tuple(Field(f"f{i}", Schema(Type.INT32)) for i in range(1500)))
+    values = {f"f{i}": i for i in range(1500)}
+    assert read(wide, json.dumps(values | {f"x{i}": i for i in range(1500)})) == [values]
+
+
+def test_a_value_of_a_union_has_the_first_simple_type_or_else_the_struct_with_most_members():
+    """A map after a struct was not considered."""
+    small, large = (Schema(Type.STRUCT, optional=True, fields=tuple(Field(name, Schema(Type.INT32)) for name in names))
+                    for names in ("a", "ab"))
+    counts = Schema(Type.MAP, key=Schema(Type.STRING), value=Schema(Type.INT32), optional=True)
+    union = Schema(Type.STRUCT, name=ONE_OF, fields=(Field("0", small), Field("1", large)))
+    assert read(union, '{"a":1}', '{"a":1,"b":2}') == [{"0": {"a": 1}, "1": None}, {"0": None, "1": {"a": 1, "b": 2}}]
+    with_map = replace(union, fields=(*union.fields, Field("2", counts)))
+    assert read(with_map, '{"a":1}') == [{"0": None, "1": None, "2": [("a", 1)]}]
+
+
+def struct(**fields):
+    return Schema(Type.STRUCT, fields=tuple(Field(*one) for one in fields.items()))
+
+
+TEXT, NUMBER = Schema(Type.STRING), Schema(Type.INT64)
+
+
+def test_a_value_that_is_no_text_is_null_like_a_member_that_is_missing():
+    """Java does not validate, and does not put null into the struct. The record was bad."""
+    schema = struct(zip=TEXT, note=replace(TEXT, default='"x"'))
+    assert read(schema, '{"zip":12345,"note":[1]}', '{"zip":"a"}', "{}") == [
+        {"zip": None, "note": "x"}, {"zip": "a", "note": "x"}, {"zip": None, "note": "x"}]
+    assert read(TEXT, "5", '"a"') == [None, "a"]
+    with pytest.raises(BadRowError, match="Invalid null value for required STRING field"):
+        read(schema, '{"zip":null}')
+
+
+@pytest.mark.parametrize(("schema", "bad"), [
+    (struct(inside=struct(a=NUMBER)), '{"inside":{}}'),
+    (struct(inside=struct(a=TEXT)), '{"inside":{"a":5}}'),
+    (struct(inside=Schema(Type.ARRAY, value=TEXT)), '{"inside":[5]}'),
+    (struct(inside=Schema(Type.ARRAY, value=struct(a=NUMBER))), '{"inside":[{}]}'),
+    (struct(inside=Schema(Type.MAP, key=TEXT, value=struct(a=NUMBER))), '{"inside":{"k":{}}}'),
+    (Schema(Type.STRUCT, name=ONE_OF, fields=(Field("0", struct(a=NUMBER, b=NUMBER)),)), '{"a":1}'),
+])
+def test_what_is_put_into_a_struct_must_be_complete(schema, bad):
+    """In Java, Struct.put validates its value. A missing member was null."""
+    with pytest.raises(BadRowError, match="Invalid null value for required"):
+        read(schema, bad)
+
+
+def test_structs_in_an_outermost_list_may_lack_members():
+    assert read(Schema(Type.ARRAY, value=struct(a=NUMBER)), '[{},{"a":1}]') == [[{"a": None}, {"a": 1}]]
+    assert read(struct(inside=struct(a=NUMBER)), "{}") == [{"inside": None}]

@@ -1,0 +1,111 @@
+"""What REST, the metrics and the herder ask about plugins. A plugin may hang while it is imported, so it is imported on
+another thread, and every question is answered within a deadline.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, TypeVar, cast
+
+from actors.system.validation import describe_plugin
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins import Kind, PluginInfo, Plugins
+from storage.daemon_pool import DaemonPool
+from storage.ids import Config
+
+T = TypeVar("T")
+WAIT_S = 5.0
+LONG_WAIT_S = 60.0  # for answers that need all plugins, or a plugin's host
+MAX_THREADS = 16  # each may hang for good, and then answers no other question
+
+
+class PluginFacts:
+    """Answers questions about plugins, each of which is looked up once. Thread-safe.
+
+    Whoever asks waits until `wait_s` (or `long_wait_s`) after the question was first asked: so a plugin that hangs
+    delays only the first answers.
+    """
+
+    def __init__(self, plugins: Plugins, wait_s: float = WAIT_S, long_wait_s: float = LONG_WAIT_S) -> None:
+        self._plugins = plugins
+        self._wait_s = wait_s
+        self._long_wait_s = long_wait_s
+        self._pool = DaemonPool(MAX_THREADS, "plugin-facts")
+        self._describing = DaemonPool(MAX_THREADS, "plugin-descriptions")
+        self._lock = threading.Lock()
+        self._facts: dict[Hashable, tuple[Future[Any], float]] = {}
+        self._descriptions: dict[Hashable, tuple[Future[Any], float]] = {}  # in progress
+
+    def connector_type(self, config: Config | None, *, waits: bool = True) -> Literal["source", "sink", "unknown"]:
+        """Returns the type of the connector class in a config; "unknown" if there is no such class, or if it has not
+        been imported in time. `waits`: False returns at once.
+        """
+        given = config or {}
+        which = given.get("connector.class"), given.get("connector.plugin.version")
+        found = "unknown"
+        with suppress(TimeoutError):
+            found = self._fact(which, lambda: self._plugins.connector_type(given), self._wait_s, waits=waits)
+        return cast("Literal['source', 'sink', 'unknown']", found)
+
+    def version(self, kind: Kind, name: str, wanted: str | None) -> str | None:
+        """Returns a plugin's version; None if it is not known (yet). `wanted`: the requested versions."""
+
+        def look_up() -> str | None:
+            plugin = self._plugins.get(kind, name, wanted)
+            return plugin.version if plugin is not None else None
+
+        # ConnectError: there is no such version; the connector itself fails with that error
+        with suppress(TimeoutError, ConnectError):
+            return self._fact((kind, name, wanted), look_up, self._wait_s)
+        return None
+
+    def all(self) -> Sequence[PluginInfo]:
+        """Returns the installed plugins, in the order of GET /connector-plugins. Raises ConnectError if they have not
+        been imported in time.
+        """
+        with _named("The installed plugins are"):
+            return self._fact(None, self._plugins.all, self._long_wait_s)
+
+    def describe(self, name: str, version: str | None) -> Sequence[Mapping[str, Any]]:
+        """Returns a plugin's configuration keys, see describe_plugin. Raises its errors, and ConnectError if the plugin
+        has not been imported in time. It is imported once, however many clients ask.
+        """
+        which = name, version
+        with self._lock:
+            self._descriptions = {other: asked for other, asked in self._descriptions.items() if not asked[0].done()}
+            if which not in self._descriptions:
+                description = self._describing.submit(describe_plugin, self._plugins, name, version)
+                self._descriptions[which] = description, time.monotonic() + self._long_wait_s
+            asked = self._descriptions[which]
+        with _named(f"The plugin {name} is"):
+            return _in_time(*asked)
+
+    def known(self) -> int:
+        """Returns the number of questions whose answer is known. An answer that was given before may change with it."""
+        with self._lock:
+            return sum(fact.done() for fact, _ in self._facts.values())
+
+    def _fact(self, which: Hashable, look_up: Callable[[], T], wait_s: float, *, waits: bool = True) -> T:
+        """Raises TimeoutError if it is not known in time, and the errors of `look_up`."""
+        with self._lock:
+            if which not in self._facts:
+                self._facts[which] = self._pool.submit(look_up), time.monotonic() + wait_s
+            fact, until = self._facts[which]
+        found: T = _in_time(fact, until if waits else 0)
+        return found
+
+
+def _in_time(fact: Future[T], until: float) -> T:
+    return fact.result(max(0.0, until - time.monotonic()))
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise ConnectError(f"{what} still being imported; the import may hang") from error
