@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, PAUSED_MS, UPKEEP
 from spark_tasks.task import Progress, TaskContext
 
 MAX_POLL_RECORDS = 500  # as in a Java consumer
+_LETTERS = {"delivery_timeout_ms": 120_000.0}
 
 
 class JavaSinkTask(JavaTask):
@@ -60,7 +62,8 @@ class JavaSinkTask(JavaTask):
             "maxPollRecords": settings.max_poll_records or MAX_POLL_RECORDS,
             "flush": max(1, context.worker.offset_flush_interval_ms),
         }
-        self._errors = settings.errors
+        # Written on the task's own thread, which cannot be killed as an executor process can.
+        self._errors = replace(settings.errors, appender={**_LETTERS, **settings.errors.appender})
         if cut is not None and cut.divides:
             self._feed: Feed = CutFeed(self._positions, context, java_sink_job(context, settings, cut),
                                        tolerant=settings.errors.tolerant)
