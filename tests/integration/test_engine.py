@@ -313,7 +313,8 @@ def test_executors_outlive_the_process_that_forked_them(engine: ResidentEngine, 
     for batch in (held, goes_on):
         engine.cancel(batch)
     wait_gone([suspended, running])
-    on_spark(engine)  # its daemon is started again for further processes
+    _, again = hold_on_spark(engine, "again", tmp_path)  # its daemon is started again for further processes
+    engine.cancel(again)
 
 
 @only(["resident"])
