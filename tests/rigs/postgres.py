@@ -48,7 +48,8 @@ def running_postgres() -> Iterator[Postgres]:
         subprocess.run([*as_user, programs / "initdb", "-D", folder / "data", "-U", USER, "-A", "trust", "-N"],
                        capture_output=True, check=True, timeout=120, cwd=folder)
         settings = {"port": port, "listen_addresses": "127.0.0.1", "unix_socket_directories": "",
-                    "wal_level": "logical", "fsync": "off"}
+                    "wal_level": "logical", "fsync": "off",
+                    "dynamic_shared_memory_type": "mmap"}  # in its folder, which is removed
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
         server = GuardedProcess([*as_user, str(programs / "postgres"), "-D", str(folder / "data"), *options],
                                 folder / "log")
