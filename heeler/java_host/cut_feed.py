@@ -19,7 +19,7 @@ from spark_tasks.host_frames import cut_records
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.metrics.task import SplitFigures, TaskMetrics
 from spark_tasks.sinks.positions import Positions
-from spark_tasks.sinks.split import SinkResult, SinkSplit
+from spark_tasks.sinks.split import SinkResult, SinkSplit, within_reach
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import TaskContext
 
@@ -113,6 +113,7 @@ class CutFeed(Feed):
         return True
 
     def _take(self, results: Sequence[SinkResult]) -> None:
+        results = within_reach(results, self._positions.out_of_reach, self._task)
         for result in results:
             result.refused.report_to(self._metrics, skipped=self._tolerant)
         for result in results:

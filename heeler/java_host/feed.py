@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -11,11 +12,12 @@ import pyarrow as pa
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.host_frames import records
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
-from spark_tasks.kafka.errors import OffsetOutOfRangeError
+from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, UnknownTopicError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.sinks.positions import Positions
 
+_logger = logging.getLogger(__name__)
 FRAME_RECORDS: Final = 16_384
 FRAME_BYTES: Final = 1 << 20  # one record may be larger
 AHEAD: Final = 4  # frames that the host is processing; they are in the memory of the JVM that all tasks share
@@ -84,13 +86,17 @@ class Feed:
         return frame
 
     def _read(self) -> Iterator[bytes]:
-        for place, start, end in self._positions.ranges(FRAME_RECORDS):
-            if place in self._held:
-                continue
+        ranges = [one for one in self._positions.ranges(FRAME_RECORDS) if one[0] not in self._held]
+        for place, start, end in ranges:
             try:
                 yield from self._read_partition(place, start, end)
             except OffsetOutOfRangeError as error:
                 self._positions.out_of_range(*place, error.log_start, error.log_end)
+            except (KafkaUnavailableError, UnknownTopicError) as error:
+                self._positions.out_of_reach(place)
+                if len(ranges) == 1:
+                    raise
+                _logger.warning("%s-%d cannot be read at present: %s", *place, error)
 
     def _read_partition(self, place: TopicPartition, start: int, end: int) -> Iterator[bytes]:
         wanted = int(self._record_bytes * (end - start) * 1.1)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -41,7 +40,6 @@ from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, PAUSED_MS, UPKEEP
 from spark_tasks.task import Progress, TaskContext
 
 MAX_POLL_RECORDS = 500  # as in a Java consumer
-_LETTERS = {"delivery_timeout_ms": 120_000.0}
 
 
 class JavaSinkTask(JavaTask):
@@ -62,8 +60,7 @@ class JavaSinkTask(JavaTask):
             "maxPollRecords": settings.max_poll_records or MAX_POLL_RECORDS,
             "flush": max(1, context.worker.offset_flush_interval_ms),
         }
-        # Written on the task's own thread, which cannot be killed as an executor process can.
-        self._errors = replace(settings.errors, appender={**_LETTERS, **settings.errors.appender})
+        self._errors = settings.errors
         if cut is not None and cut.divides:
             self._feed: Feed = CutFeed(self._positions, context, java_sink_job(context, settings, cut),
                                        tolerant=settings.errors.tolerant)
@@ -229,6 +226,9 @@ class JavaSinkTask(JavaTask):
     def _open_partitions(self, session: Session) -> None:
         assigned_partitions = self._member.assignment()
         self._positions.assign(assigned_partitions, self._member.committed)
+        if missing := self._positions.missing:  # the plugin must not get records of partitions that it has not opened
+            topic, partition = missing[0]
+            raise KafkaUnavailableError(f"the start of {topic}-{partition} is not known: it has no leader at present")
         places = self._positions.at()
         self._feed.open(places)
         if assigned_partitions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,9 @@ from spark_tasks.kafka.records.too_large import too_large
 from spark_tasks.kafka.shared_clusters import shared_cluster
 
 _logger = logging.getLogger(__name__)
+
+# Unlike a source, a sink has to end its batch in time: its group waits for it.
+_LIMIT: Final = {"delivery_timeout_ms": 120_000.0}
 
 Append = Callable[[str, pa.RecordBatch], None]
 
@@ -61,7 +65,7 @@ def write_letters(handling: ErrorHandling, letters: pa.RecordBatch) -> tuple[int
 
 
 def _write(handling: ErrorHandling, queue: str, letters: pa.RecordBatch) -> None:
-    appender = Appender(shared_cluster(handling.client), None, **handling.appender)
+    appender = Appender(shared_cluster(handling.client), None, **{**_LIMIT, **handling.appender})
     try:
         appender.append(queue, None, letters)
         appender.flush()

@@ -139,8 +139,7 @@ class Appender:
             if partitioner is None or partitioner.partitions != count:
                 partitioner = self._partitioners[topic] = Partitioner(count)
             given = partitions_given(partition)
-            led = [number for number in partitions if self._cluster.known_leader(topic, number) is not None]
-            chosen = partitioner.assign(raw, given, np.array(led, np.int32))
+            chosen = partitioner.assign(raw, given, self._led(topic, partitions) if _draws(raw, given) else None)
             placed = rows_by_partition(chosen)
             if given is not None and len(given) and int(given.min()) < -1:  # -1: the partitioner chooses
                 raise NoSuchPartitionError.of(topic, int(given.min()), count)
@@ -150,6 +149,11 @@ class Appender:
             outside = chosen[(chosen < 0) | (chosen >= count)]
             raise NoSuchPartitionError.of(topic, int(outside[0]), count)
         return placed
+
+    def _led(self, topic: str, partitions: tuple[int, ...]) -> Array:
+        """Returns the partitions that have a leader."""
+        known = self._cluster.known_leader
+        return np.array([number for number in partitions if known(topic, number) is not None], np.int32)
 
     def _encode(
         self, topic: str, partition: int, raw: pa.RecordBatch, rows: Array, now: int,
@@ -245,6 +249,11 @@ class Appender:
 def _delivery_timeout(identity: ProducerIdentity | None) -> float:
     transactional = identity is not None and identity.transactional_id is not None
     return _TRANSACTION_DELIVERY_MS if transactional else math.inf
+
+
+def _draws(raw: pa.RecordBatch, given: Array | None) -> bool:
+    """Returns whether the partitioner draws partitions: for records that have neither a key nor a partition."""
+    return bool(raw.column("key").null_count) and (given is None or int(given.min(initial=0)) < 0)
 
 
 def partitions_given(partition: Array | pa.Array | None) -> Array | None:

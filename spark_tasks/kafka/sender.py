@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
@@ -27,13 +28,18 @@ from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.kafka.producer_state import has_appended
 from spark_tasks.kafka.records.encode import next_sequence
 from spark_tasks.kafka.records.errors import RecordTooLargeError
+from spark_tasks.process.rate_limited_log import RateLimitedLog
+
+_logger = logging.getLogger(__name__)
 
 _TOO_LARGE: Final = (protocol.MessageSizeTooLargeError, protocol.RecordListTooLargeError)
 _FIRST_WAIT_MS: Final = 10.0
 # Connections to each broker, which handles one request per connection at a time. A partition always uses the same one.
 _CONNECTIONS: Final = 2
 _LARGEST_WAIT_MS: Final = 1000.0
+_LEADER_TIMEOUT_MS: Final = 5_000.0  # of one attempt: an appender may be closed meanwhile
 _WRITE: Final = "WRITE permission on the topic"
+_waiting: Final = RateLimitedLog(max_lines=1)
 
 
 _Connection = tuple[int, int]  # broker, number of the connection to it
@@ -184,10 +190,17 @@ class Sender:
         return by_connection
 
     async def _find_leader(self, partition: TopicPartition, queue: _PartitionQueue) -> None:
-        try:
-            await self._cluster.find_leader(*partition, Deadline(self._delivery_timeout_ms))
-        except (ConnectError, protocol.KafkaError, OSError) as error:
-            self._fail(translated(error, f"finding the leader of {partition[0]}-{partition[1]}", needs=_WRITE))
+        end = time.monotonic() + self._delivery_timeout_ms / 1000
+        while not self._stopped:
+            left_ms = (end - time.monotonic()) * 1000
+            try:
+                await self._cluster.find_leader(*partition, Deadline(min(left_ms, _LEADER_TIMEOUT_MS)))
+            except (ConnectError, protocol.KafkaError, OSError) as error:
+                if is_retriable(error) and left_ms > _LEADER_TIMEOUT_MS:
+                    _waiting.log(_logger, logging.WARNING, "Records wait for a leader of %s-%d: %s", *partition, error)
+                    continue
+                self._fail(translated(error, f"finding the leader of {partition[0]}-{partition[1]}", needs=_WRITE))
+            break
         queue.pausing = False
         self._resume_if_due(queue)
         self._pump_soon()

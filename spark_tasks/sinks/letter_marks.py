@@ -79,6 +79,10 @@ class LetterMarks:
     def _begin(self, partition: TopicPartition, mark: _Mark) -> None:
         self._marks[partition] = self._resume[partition] = mark
 
+    def knows(self, partition: TopicPartition) -> bool:
+        """Whether this partition's next records may be written: not before its mark is found."""
+        return not self.active or partition in self._marks
+
     def of(self, partition: TopicPartition) -> LettersOnce | None:
         """How the letters of this partition's next records are written; None for at least once."""
         if not self.active:

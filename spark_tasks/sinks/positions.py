@@ -60,6 +60,11 @@ class Positions:
         """Whether the writer stores offsets itself."""
         return self._resume_from is not None
 
+    @property
+    def missing(self) -> list[TopicPartition]:
+        """The assigned partitions whose positions are not known yet, because they have no leader at present."""
+        return sorted(self._assigned - self._at.keys())
+
     def at(self) -> dict[TopicPartition, int]:
         """Returns a copy of all positions."""
         return dict(self._at)

@@ -6,7 +6,7 @@ import itertools
 import logging
 import pickle
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters_once import LettersOnce, Search, send_once
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import RetriableError, ToleranceExceededError
-from spark_tasks.kafka.cluster import Isolation
+from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, UnknownTopicError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 _MAX_JOBS = 4096  # in the caches of a process; one for each task
 _MANY = 4  # a split with at least this many refused records remembers their spacing for the next one
-_FIRST_TIMEOUT_MS = 10_000  # the other partitions of the task wait meanwhile
+_FIRST_TIMEOUT_MS = 10_000  # before anything is written; the other partitions of the task wait meanwhile
 BUDGET_FACTOR = 4.0  # a split that takes this many times longer than planned ends before the end of its range
 
 
@@ -106,6 +106,23 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
         return self.records > self.refused.by_phase.get("convert", 0)
 
 
+def within_reach(
+    results: Sequence[SinkResult], lose: Callable[[TopicPartition], None], task: str
+) -> Sequence[SinkResult]:
+    """Returns the results of a batch without those of partitions that are out of reach, which must not delay the others
+    of the task; with them if there are no others. Calls `lose` with each of them.
+    """
+    lost = [result for result in results if result.out_of_reach]
+    for result in lost:
+        lose((result.topic, result.partition))
+    if not lost or len(lost) == len(results):
+        return results
+    first = lost[0].failure
+    _logger.warning("%s goes on without %d of its partitions, which cannot be read at present: %s",
+                    task, len(lost), None if first is None else first.error)
+    return [result for result in results if not result.out_of_reach]
+
+
 @dataclass(frozen=True, slots=True)
 class ConvertedRange:
     """The converted records of a whole range. `records`: before the conversion; `size` and `connect_size`: before and
@@ -149,7 +166,7 @@ class SinkSplit(NamedTuple):
         begun = time.perf_counter()
         job = unpacked(self.job)
         refusals = Refusals(job.errors)
-        reading = _Reading(self, job, refusals, converted)
+        reading = _Reading(self, job, refusals, converted, _FIRST_TIMEOUT_MS)
         try:
             first = next(reading, None)
         except OffsetOutOfRangeError as error:
@@ -230,7 +247,8 @@ class _Reading(Iterator[pa.RecordBatch]):
     """Iterates over the split's Connect batches that are not empty. Counts the records and collects the bad ones."""
 
     def __init__(
-        self, split: SinkSplit, job: SinkJob, refusals: Refusals, converted: ConvertedRange | None = None
+        self, split: SinkSplit, job: SinkJob, refusals: Refusals, converted: ConvertedRange | None = None,
+        first_timeout_ms: float | None = None,
     ) -> None:
         self._split = split
         self._job = job
@@ -241,6 +259,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.failed = False
         self.written = 0  # records after the transforms
         self.written_bytes = 0
+        self._first_timeout_ms = first_timeout_ms
         self._last: int | None = None  # the offset of the last record that was yielded
         self._damaged = False
         self._until = time.perf_counter() + BUDGET_FACTOR * max(split.expected_seconds, 1.0)
@@ -290,8 +309,8 @@ class _Reading(Iterator[pa.RecordBatch]):
         try:
             yield from read_range(
                 cluster, split.topic, split.partition, start, end, isolation=self._job.isolation,
-                first_timeout_ms=_FIRST_TIMEOUT_MS, max_record_bytes=self._job.max_record_bytes,
-                held=split.held if start == split.start else b"",
+                first_timeout_ms=None if self.records else self._first_timeout_ms,
+                max_record_bytes=self._job.max_record_bytes, held=split.held if start == split.start else b"",
             )
         except OffsetOutOfRangeError as error:
             if self.records:

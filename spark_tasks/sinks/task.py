@@ -43,7 +43,7 @@ from spark_tasks.sinks.replay_commit import commit_replay
 from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit, messages_of
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.shared_batches import SharedBatches
-from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
+from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit, within_reach
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
@@ -187,7 +187,8 @@ class SinkTask(TaskRunner):
         begun = time.perf_counter()
         self._marks.complete(self._positions.known, consumer, self._commit_offsets, COMMIT_TIMEOUT_MS)
         with phase("plan"):
-            ranges = self._positions.ranges(self._size.records) if self._positions else []
+            found = self._positions.ranges(self._size.records) if self._positions else []
+            ranges = [one for one in found if self._marks.knows(one[0])]  # others have just got a leader
         self._metrics.lags = self._positions.lags()
         if self._replays.takes_turn(alone=not ranges):
             return self._replay_next(consumer)
@@ -268,7 +269,7 @@ class SinkTask(TaskRunner):
         if self._flight is not None:
             busy = max((result.seconds for result in results), default=0.0)
             self._metrics.add_phase("wait", self._flight.waited(busy))
-        results = self._within_reach(results)
+        results = within_reach(results, self._positions.out_of_reach, self._context.id)
         failures = [result.failure for result in results if result.failure is not None]
         if failures:
             try:
@@ -280,20 +281,6 @@ class SinkTask(TaskRunner):
         progress = self._end_batch(results, generation)
         self._commit_due()  # if Kafka cannot be reached, the batch stays committed, and the offsets are committed later
         return progress
-
-    def _within_reach(self, results: Sequence[SinkResult]) -> Sequence[SinkResult]:
-        """Returns the results without those of partitions that have no leader at present, unless there are no others:
-        such a partition must not delay the others of the task.
-        """
-        lost = [result for result in results if result.out_of_reach]
-        for result in lost:
-            self._positions.out_of_reach((result.topic, result.partition))
-        if not lost or len(lost) == len(results):
-            return results
-        first = lost[0].failure
-        _logger.warning("%s goes on without %d of its partitions, which cannot be read at present: %s",
-                        self._context.id, len(lost), None if first is None else first.error)
-        return [result for result in results if not result.out_of_reach]
 
     def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Starts a replay of the dead letter queue and returns its state. `order`: see ReplayOrder; with None, returns

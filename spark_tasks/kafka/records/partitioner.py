@@ -92,7 +92,7 @@ class Partitioner:
         out: Array = np.full(rows, -1, np.int32) if chosen is None else chosen.astype(np.int32)
         if available is None or len(available) == 0:
             available = np.arange(self.partitions, dtype=np.int32)
-        if self._state[0] not in available:
+        elif self._state[0] not in available:
             self._state[0] = -1
         if rows:
             keys, values = binary_column(raw.column("key")), binary_column(raw.column("value"))

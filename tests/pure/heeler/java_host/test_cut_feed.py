@@ -15,6 +15,7 @@ from heeler.java_host.cut_feed import CutFeed
 from spark_tasks.data.host_records import CUT_SCHEMA, described
 from spark_tasks.errors import ConnectError, ToleranceExceededError
 from spark_tasks.host_frames import HEAD
+from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sinks.split import SinkResult
 from spark_tasks.spark.executor import failed_outcome
@@ -27,7 +28,10 @@ class Places:
 
     def __init__(self):
         self.offset, self.end = 0, 10
-        self.lost = []
+        self.lost, self.unread = [], []
+
+    def out_of_reach(self, place):
+        self.unread.append(place)
 
     def at(self):
         return {TP: self.offset}
@@ -153,6 +157,14 @@ def test_a_range_that_is_not_in_the_log_is_reported(rig):
     answered(rig, out_of_range=(20, 30))
     assert rig.feed.next() is None
     assert rig.places.lost == [("t", 0, 20, 30)]
+
+
+def test_a_partition_that_cannot_be_read_does_not_delay_the_others(rig):
+    assert rig.feed.next() is None
+    away = SinkResult("t", 9, 0, failure=failed_outcome(KafkaUnavailableError("no leader")), out_of_reach=True)
+    rig.engine.batches[-1].set_result([away, SinkResult("t", 0, 10, 10, 100, messages=([batch(3)],))])
+    assert ranges(rig) == [(0, 10, False, 1)]
+    assert rig.places.unread == [("t", 9)]
 
 
 def test_a_batch_that_fails_or_is_cancelled_is_forgotten(rig):

@@ -6,7 +6,9 @@ import threading
 
 import pytest
 
+from heeler.java_host import feed
 from heeler.java_host.feed import AHEAD, FRAME_RECORDS
+from spark_tasks.kafka.errors import KafkaUnavailableError
 from tests.rigs.host_sessions import failure_of, stepped
 from tests.rigs.java_sink_tasks import TP, beside, frame, letter, opening, sink_rig, started
 from tests.rigs.support import wait_until
@@ -51,6 +53,64 @@ def test_a_rewind_sends_the_records_again(rig):
     session.say("at", places=[["t", 0, 5]])
     stepped(rig)
     assert frame(session) == (5, 6, False, 1), "nothing came while it was held"
+
+
+def test_partitions_are_opened_when_the_start_of_all_is_known(rig):
+    """The plugin would not know a partition that gets its leader later, and the host would skip its records."""
+    led, found = ("t", 1), {}
+    rig.group.assignment = lambda: frozenset([TP, led])
+    rig.group.done[TP] = 0
+    rig.group.cluster.offsets_by_now = lambda *_, **__: dict(found)
+    session = None
+
+    def begin():
+        nonlocal session
+        session = rig.host.sessions.get(timeout=10)
+        assert session.op() == "sink"
+        session.say("started")
+
+    beside(rig.task.start, begin)
+    assert rig.task.run_once().idle_ms > 0
+    assert rig.metrics.retries == 1
+    found[led] = 3
+
+    def opened():
+        reported = session.read()[1]
+        session.say("opened")
+        return reported
+
+    def goes_on():
+        wait_until(lambda: rig.task.run_once() and rig.group.polls > 1)
+
+    (reported,) = beside(goes_on, opened)
+    assert (reported["op"], sorted(reported["places"])) == ("open", [["t", 0, 0], ["t", 1, 3]])
+
+
+def test_a_partition_that_cannot_be_read_does_not_delay_the_others(rig, monkeypatch):
+    session, lost, readable = started(rig), ("t", 1), feed.read_range
+
+    def read_range(cluster, topic, partition, *more, **others):
+        if partition == 1:
+            raise KafkaUnavailableError("no leader")
+        return readable(cluster, topic, partition, *more, **others)
+
+    monkeypatch.setattr(feed, "read_range", read_range)
+    rig.group.assignment = lambda: frozenset([TP, lost])
+    rig.group.done |= {TP: 0, lost: 0}
+    gone = []
+    rig.group.lose = gone.append
+    rig.group.joins.append(True)
+
+    def again():
+        assert session.op() == "close"
+        session.say("closed")
+        assert session.op() == "open"
+        rig.group.end = 5
+        session.say("opened")
+
+    beside(rig.task.run_once, again)
+    wait_until(lambda: stepped(rig) and gone)
+    assert (frame(session), set(gone)) == ((0, 5, False, 5), {lost})
 
 
 def test_a_put_longer_than_max_poll_interval_ms_keeps_the_task_out_of_its_group(rig):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import math
 import re
+import socket
 import socketserver
 import ssl
 import threading
@@ -20,7 +22,9 @@ from hypothesis import strategies as st
 from kafka.errors import SaslAuthenticationFailedError
 
 from heeler.worker.logs import ConnectFormatter, log_context
-from spark_tasks.kafka.connections import Connections, Loop, Manager
+from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.connections import Connections, Deadline, Loop, Manager
+from spark_tasks.kafka.errors import KafkaUnavailableError
 from tests.rigs.serving import Certificates, make_certificates
 from tests.rigs.support import wait_until
 
@@ -206,3 +210,20 @@ def test_a_broker_that_refuses_the_certificate_of_a_client_is_not_asked_again(tm
                 made.run(made.bootstrap, 60_000)
         finally:
             made.close()
+
+
+def test_each_caller_that_waits_for_the_brokers_has_its_own_limit() -> None:
+    """They share an attempt, which a server may accept and never answer."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        cluster = KafkaCluster({"bootstrap_servers": [f"127.0.0.1:{silent.getsockname()[1]}"]})
+        begun = threading.Event()
+
+        async def patient() -> None:
+            begun.set()
+            await cluster.find_leader("t", 0, Deadline(math.inf))
+
+        cluster.io.start(patient)
+        assert begun.wait(20)
+        with pytest.raises(KafkaUnavailableError):
+            cluster.partitions("t", timeout_ms=200)
+        cluster.close()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import pickle
 import re
 import threading
+import time
 from collections import defaultdict
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import kafka.errors as protocol
 import numpy as np
@@ -20,6 +22,7 @@ from kafka.protocol.producer import ProduceResponse
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.kafka import sender
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.errors import (
     KafkaRefusedError,
@@ -31,6 +34,7 @@ from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.kafka.records import RecordTooLargeError, decode
 from spark_tasks.kafka.records.layout import SUFFIX
 from tests.rigs.loop_cluster import Cluster
+from tests.rigs.support import wait_until
 
 ME = ProducerIdentity(7, 0)
 
@@ -335,20 +339,25 @@ def test_records_without_a_key_go_to_partitions_that_have_a_leader(started, monk
 
 
 @pytest.mark.parametrize(("identity", "unlimited"), [(ME, True), (None, True), (ProducerIdentity(7, 0, "id"), False)])
-def test_a_partition_without_a_leader_is_awaited_unless_its_transaction_can_be_aborted(started, identity, unlimited):
+def test_a_partition_without_a_leader_is_awaited_unless_its_transaction_can_be_aborted(
+    started, monkeypatch, identity, unlimited
+):
     """As by Kafka Connect's producers: records that are appended again are duplicates."""
-    cluster, left = started(Broker()), []
-    find_leader = cluster.find_leader
+    cluster, failures = started(Broker()), [1] * 50
+    find_leader, begun = cluster.find_leader, time.monotonic()
+    monkeypatch.setattr(sender, "time", SimpleNamespace(monotonic=lambda: begun + 10 * (50 - len(failures))))
 
     async def spied(topic, partition, deadline):
-        left.append(deadline.left_ms)
+        if failures:
+            failures.pop()
+            raise protocol.LeaderNotAvailableError("t-0")
         return await find_leader(topic, partition, deadline)
 
     cluster.find_leader = spied
     appender = Appender(cluster, identity)
     appender.append("t", 0, raw([b"x"]))
-    appender.flush()
-    assert [ms == math.inf for ms in left] == [unlimited]
+    with nullcontext() if unlimited else pytest.raises(KafkaUnavailableError, match="finding the leader of t-0"):
+        appender.flush()
 
 
 def test_closing_an_appender_wakes_who_waits_for_it(started):
@@ -366,6 +375,23 @@ def test_closing_an_appender_wakes_who_waits_for_it(started):
     threading.Thread(target=appender.close).start()
     with pytest.raises(KafkaUnavailableError, match="was closed"):
         appender.flush()
+
+
+def test_a_closed_appender_no_longer_looks_for_a_leader(started):
+    cluster, looked_up = started(Broker()), []
+
+    async def find_leader(_topic, _partition, deadline):
+        assert deadline.left_ms <= 5_000
+        looked_up.append(1)
+        await asyncio.sleep(0.001)
+        raise protocol.LeaderNotAvailableError("t-0")
+
+    cluster.find_leader = find_leader
+    appender = Appender(cluster, None)
+    appender.append("t", 0, raw([b"x"]))
+    wait_until(lambda: len(looked_up) > 3)
+    appender.close()
+    wait_until(lambda: len(asyncio.all_tasks(cluster.io.loop)) == 0)
 
 
 def test_the_appender_gives_up_after_the_delivery_timeout(started):
