@@ -45,10 +45,19 @@ class ActorThreads:
         """Calls `turn` on one of the threads, in the order of arrival. Never blocks. Can be called on any thread."""
         with self._lock:
             self._waiting.append(turn)
-            if self._threads < THREADS:
-                self._add(1)
-            elif not self._checking:
-                self._checking = _started(self._add_when_needed, "actor-threads")
+            self._start()
+
+    def retry(self) -> None:
+        """Starts the thread that could not be started before, if there is such a one. The supervisor calls it."""
+        with self._lock:
+            if self._waiting:
+                self._start()
+
+    def _start(self) -> None:
+        if self._threads < THREADS:
+            self._add(1)
+        elif not self._checking:
+            self._checking = _started(self._add_when_needed, "actor-threads")
 
     def _add(self, count: int) -> None:
         for _ in range(count):
@@ -88,7 +97,7 @@ class ActorThreads:
 
 
 def _started(run: Callable[[], None], name: str) -> bool:
-    """Starts a thread. Returns False if the system starts no more: the next turn tries it again."""
+    """Starts a thread. Returns False if the system starts no more: the next turn, or `retry`, tries it again."""
     try:
         threading.Thread(target=run, name=name, daemon=True).start()
     except RuntimeError:

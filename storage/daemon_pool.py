@@ -37,6 +37,17 @@ class DaemonPool:
             self._waiting.append((future, lambda: function(*arguments)))
         return future
 
+    def try_submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Like `submit`, but if no thread starts, the future has the error: for callers that such an error must not
+        end.
+        """
+        try:
+            return self.submit(function, *arguments)
+        except RuntimeError as error:
+            failed: Future[T] = Future()
+            failed.set_exception(error)
+            return failed
+
     def close(self) -> None:
         """Cancels calls that have not begun; does not wait for the others."""
         with self._lock:

@@ -56,20 +56,21 @@ def advance(turn: Turn) -> None:
     another.
 
     Configs come first, so that a request that follows a write sees its result. If they need a rebalance that is
-    postponed, some requests wait for it.
+    postponed, some requests wait for it; others pass them.
     """
     while turn.state.phase is Phase.RESOLVED:
         config_changes.process(turn)
         state = turn.state
-        if state.phase is not Phase.RESOLVED or state.busy is not None or not state.queue:
+        if state.phase is not Phase.RESOLVED or state.busy is not None:
             return
-        head = state.queue[0]
-        if head.at_ms > turn.now or (state.expects_rebalance and isinstance(head.request, requests.AFTER_REBALANCE)):
+        due = (queued for queued in state.queue if queued.at_ms <= turn.now)
+        first = next((q for q in due if not (state.expects_rebalance and requests.follows_rebalance(q.request))), None)
+        if first is None:
             return
-        turn.state = replace(turn.state, queue=state.queue[1:])
-        defect = turn.attempt(partial(requests.run, turn, head))
+        turn.state = replace(state, queue=tuple(queued for queued in state.queue if queued is not first))
+        defect = turn.attempt(partial(requests.run, turn, first))
         if defect is not None:
-            _on_defect(turn, head, defect)
+            _on_defect(turn, first, defect)
 
 
 def _on_defect(turn: Turn, queued: Queued, error: Exception) -> None:

@@ -1,7 +1,8 @@
 """Requests: which worker may serve them, in which order, and what each one does.
 
-A request runs when the worker's group is stable, in the order of due time and then of arrival. The next request waits
-until the write of the previous one has been read back: so a second POST of a name finds the first one's connector.
+A request runs when the worker's group is stable, in the order of due time and then of arrival; those that have to wait
+for a postponed rebalance let others pass. The next request waits until the write of the previous one has been read
+back: so a second POST of a name finds the first one's connector.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from actors.herder.effects import Delegate, Validate
 from actors.herder.events import RequestReceived, TimerFired, Validated
 from actors.herder.fencing_state import RecordFencing
 from actors.herder.standing import Phase
-from actors.herder.state import AnswerWith, OffsetsRead, Publish, Queued, Reconfigure, Restart, WriteNext
+from actors.herder.state import AnswerWith, OffsetsRead, OwnRequest, Publish, Queued, Reconfigure, Restart, WriteNext
 from actors.herder.turn import Turn
 from actors.messages.commands import (
     ConfigWrite,
@@ -61,12 +62,10 @@ from actors.messages.requests import (
 )
 from spark_tasks.config.auto_tasks import as_put, stored
 from spark_tasks.errors import ConnectError
-from storage.ids import Config, ConnectorName, TargetState
+from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
 
 READS = (GetConnector, GetTaskConfigs, HealthCheck)
 READ_LIMIT_MS = 120_000  # longer than REST's timeout; writes are still carried out after it, as in Kafka Connect
-# Tasks of former configs may run until a rebalance that is postponed (config_changes.py) has stopped them.
-AFTER_REBALANCE = (AlterOffsets, RestartTask, Restart)
 LEADER_ONLY = "Only the leader can set connector configs."
 ALTERS_OFFSETS = "Only the leader can process offset modification requests."
 
@@ -78,6 +77,19 @@ def on_request(turn: Turn, event: RequestReceived) -> None:
     defect = turn.attempt(lambda: on_received(turn, event.request_id, event.request, until_ms))
     if defect is not None:
         turn.reply(event.request_id, error=defect)
+
+
+def follows_rebalance(request: Request | OwnRequest) -> bool:
+    """Whether a request waits for a rebalance that is postponed (config_changes.py): until then, tasks with former
+    configs may run.
+    """
+    match request:
+        case AlterOffsets() | RestartTask():
+            return True
+        case Restart(item):
+            return isinstance(item, ConnectorTaskId)
+        case _:
+            return False
 
 
 def on_queue_due(turn: Turn, _: TimerFired) -> None:

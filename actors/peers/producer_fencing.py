@@ -6,10 +6,11 @@ Like Kafka's Admin.fenceProducers, it initializes each transactional id and does
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
-from functools import partial
 from typing import Any
 
 from actors.herder.effects import FenceProducers
@@ -25,6 +26,7 @@ _logger = logging.getLogger(__name__)
 
 TIMEOUT_MS = 30_000  # of one producer
 ROUND_MS = 60_000  # of a round
+MAX_HUNG = 4  # rounds of a connector: each keeps a thread
 MAX_ROUNDS = 64  # so that a few connectors whose clusters are unreachable do not delay the tasks of others
 _AT_ONCE = 8
 _CLIENTS: tuple[Kind, Kind] = ("admin", "producer")
@@ -42,33 +44,36 @@ class ProducerFencing:
         self._round_ms = round_ms
         self._lock = threading.Lock()
         self._open: dict[OpId, ConnectorName] = {}  # rounds without an outcome
-        self._hung: dict[OpId, ConnectorName] = {}  # rounds that have not ended within `round_ms`
+        self._hung: dict[OpId, ConnectorName] = {}  # rounds that had begun and did not end within `round_ms`
         self._rounds = DaemonPool(MAX_ROUNDS, "fencing")
 
     def start(self, effect: FenceProducers) -> None:
-        """Begins a round; results in ProducersFenced, after `round_ms` at the latest. While a round of the connector
-        hangs, no other one is begun. Raises RuntimeError if no thread can be started.
+        """Begins a round; results in ProducersFenced, after `round_ms` at the latest. From then on it fences nothing.
+        While MAX_HUNG rounds of the connector hang, no other one is begun. Raises RuntimeError if no thread can be
+        started.
         """
         op, connector = effect.op, effect.connector
         with self._lock:
-            hung = connector in self._hung.values()
+            hung = sum(other == connector for other in self._hung.values())
             self._open[op] = connector
-        if hung:
-            self._end(op, ConnectError("an earlier round hangs, perhaps in a config provider"))
+        if hung >= MAX_HUNG:
+            self._end(op, ConnectError(f"{hung} earlier rounds hang, perhaps in a config provider"))
             return
         try:
-            self._rounds.submit(self._run, effect)
+            round_ = self._rounds.submit(self._run, effect, time.monotonic() + self._round_ms / 1000)
         except RuntimeError:
             with self._lock:
                 del self._open[op]
             raise
-        self._ticker.set(("fencing", op), self._ticker.now_ms() + self._round_ms, lambda: self._time_out(op))
+        at_ms = self._ticker.now_ms() + self._round_ms
+        self._ticker.set(("fencing", op), at_ms, lambda: self._time_out(op, begun=not round_.cancel()))
 
-    def _time_out(self, op: OpId) -> None:
+    def _time_out(self, op: OpId, *, begun: bool) -> None:
         with self._lock:
             if op not in self._open:
                 return
-            self._hung[op] = self._open[op]
+            if begun:
+                self._hung[op] = self._open[op]
         self._end(op, TimeoutError(f"no end within {self._round_ms} ms"))
 
     def _end(self, op: OpId, error: Exception | None) -> None:
@@ -81,11 +86,11 @@ class ProducerFencing:
         """Drops rounds that have not begun."""
         self._rounds.close()
 
-    def _run(self, effect: FenceProducers) -> None:
+    def _run(self, effect: FenceProducers, until: float) -> None:
         error: Exception | None = None
         try:
             with plugin_code():
-                self.fence(effect.connector, effect.config, effect.transactional_ids)
+                self.fence(effect.connector, effect.config, effect.transactional_ids, until)
         except Exception as caught:  # noqa: BLE001 - config providers are plugins; after any error, tasks must not start
             error = caught
         self._ticker.cancel(("fencing", effect.op))
@@ -93,8 +98,11 @@ class ProducerFencing:
         with self._lock:
             self._hung.pop(effect.op, None)
 
-    def fence(self, connector: ConnectorName, config: Config, transactional_ids: Sequence[str]) -> None:
-        """Fences the producers. Blocks; raises ConnectError if one of them could not be fenced."""
+    def fence(self, connector: ConnectorName, config: Config, transactional_ids: Sequence[str],
+              until: float = math.inf) -> None:
+        """Fences the producers. Blocks; raises ConnectError if one of them could not be fenced. Those that are not
+        fenced by `until` (time.monotonic) are not: tasks that were started later may be using their ids.
+        """
         from spark_tasks.kafka.cluster import KafkaCluster  # noqa: PLC0415 - late, as it imports the data plane
         from spark_tasks.kafka.task_clients import connection_settings  # noqa: PLC0415
 
@@ -107,8 +115,15 @@ class ProducerFencing:
                 "admin.override.bootstrap.servers (and the admin client's other settings for that cluster)"
             )
         cluster = KafkaCluster(connection_settings(admin))
+
+        def fence_one(transactional_id: str) -> None:
+            left_ms = (until - time.monotonic()) * 1000
+            if left_ms <= 0:
+                raise ConnectError("the round of fencing is over")
+            cluster.init_producer_id(transactional_id, deadline_ms=min(TIMEOUT_MS, left_ms))
+
         try:
-            for_each(partial(cluster.init_producer_id, deadline_ms=TIMEOUT_MS), transactional_ids)
+            for_each(fence_one, transactional_ids)
         finally:
             cluster.close()
         _logger.info("%s: fenced %d producers of former tasks", connector, len(transactional_ids),
@@ -130,7 +145,7 @@ def for_each(call: Callable[[str], object], items: Sequence[str]) -> None:
                 raise
 
     pool = DaemonPool(_AT_ONCE, "fence-producer")
-    futures = [pool.submit(call_unless_failed, item) for item in items]
+    futures = [pool.try_submit(call_unless_failed, item) for item in items]
     wait(futures)
     for future in futures:
         future.result()

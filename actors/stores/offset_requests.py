@@ -40,8 +40,9 @@ _logger = logging.getLogger(__name__)
 Answer = Callable[[Any, Exception | None], None]
 
 TIMEOUT_S = 60.0
-# Clients repeat requests that hang in a plugin; these must not use up the threads of other connectors' requests.
-MAX_OF_CONNECTOR, MAX_CONCURRENT = 8, 256
+# Clients repeat requests that hang in a plugin; these must not use up the threads of other connectors' requests. Reads
+# that clients repeat every few seconds may wait TIMEOUT_S for the offsets topic.
+MAX_READS, MAX_CHANGES, MAX_CONCURRENT = 32, 8, 256  # of one connector, and in total
 _OUTSIDE = ("However, if this connector manages offsets externally, they will need to be manually {} in the system "
             "that the connector uses.")
 _ZOMBIES = ("If the connector is in a stopped state, this operation can be safely retried. If it doesn't eventually "
@@ -80,20 +81,23 @@ class OffsetRequests:
         self._store = offset_store
         self._fencing = fencing
         self._pool = DaemonPool(MAX_CONCURRENT, "offset-requests")
-        self._begun: dict[ConnectorName, list[Future[None]]] = {}
+        self._begun: dict[tuple[ConnectorName, type[GetOffsets | AlterOffsets]], list[Future[None]]] = {}
 
     def start(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
-        """Begins a request; returns at once. Answers ConflictError if too many of the connector have not ended. Used
-        only by the herder's thread. Raises RuntimeError if no thread can be started.
+        """Begins a request; returns at once. Answers ConflictError if too many reads, or changes, of the connector have
+        not ended. Used only by the herder's thread. Raises RuntimeError if no thread can be started.
         """
-        name = request.connector
-        self._begun = {connector: unfinished for connector, begun in self._begun.items()
+        which = request.connector, type(request)
+        self._begun = {known: unfinished for known, begun in self._begun.items()
                        if (unfinished := [one for one in begun if not one.done()])}
-        if len(self._begun.get(name, ())) >= MAX_OF_CONNECTOR:
-            answer(None, ConflictError(f"{MAX_OF_CONNECTOR} requests for the offsets of connector {name} have not "
-                                       "ended, perhaps because its plugin or a config provider hangs"))
+        reads = isinstance(request, GetOffsets)
+        limit = MAX_READS if reads else MAX_CHANGES
+        if len(self._begun.get(which, ())) >= limit:
+            kind = "read" if reads else "change"
+            answer(None, ConflictError(f"{limit} requests that {kind} the offsets of connector {request.connector} "
+                                       "have not ended, perhaps because its plugin or a config provider hangs"))
             return
-        self._begun.setdefault(name, []).append(self._pool.submit(self._run, request, answer))
+        self._begun.setdefault(which, []).append(self._pool.submit(self._run, request, answer))
 
     def close(self) -> None:
         """Drops requests that have not begun."""

@@ -11,17 +11,21 @@ from actors.instances.registry import ActorInstances
 
 
 class Supervisor:
-    """`check` is called about once a second; `fail` is called with the reason if a core actor has died."""
+    """`check` is called about once a second; `fail` is called with the reason if a core actor has died. `start_threads`
+    starts those that the actors could not start before.
+    """
 
     def __init__(self, core: Mapping[str, pykka.ActorRef[Any]], instances: ActorInstances,
-                 fail: Callable[[str], None], halting: Callable[[], bool]) -> None:
+                 start_threads: Callable[[], None], fail: Callable[[str], None], halting: Callable[[], bool]) -> None:
         self._core = dict(core)
         self._instances = instances
+        self._start_threads = start_threads
         self._fail = fail
         self._halting = halting
 
     def check(self) -> None:
         """Checks all actors once."""
+        self._start_threads()
         if self._halting():
             return
         for name, ref in self._core.items():

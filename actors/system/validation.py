@@ -36,7 +36,7 @@ Answer = Callable[[ConfigInfos | None, Exception | None], None]
 """Called exactly once, on a thread that it must not block, with the result or an error."""
 
 DEADLINE_MS = 88_000  # shortly before REST's timeout (90 s), so that the response can name the stage that hangs
-MAX_ABANDONED = 10  # of one connector class; clients may repeat their requests for ever
+MAX_ABANDONED, MAX_OF_ALL = 10, 256  # of one connector, and in total; clients may repeat their requests for ever
 
 
 class Validation:
@@ -56,14 +56,17 @@ class Validation:
 
     def start(self, config: Config, answer: Answer) -> None:
         """Answers ConfigInfos, which may contain errors; or BadRequestError if the config names no connector class or
-        an unknown one, TimedOutError after the deadline, ConnectError if MAX_ABANDONED validations of its class still
-        hang, or what the plugin raised. Raises RuntimeError if no thread can be started.
+        an unknown one, TimedOutError after the deadline, ConnectError if MAX_ABANDONED validations of the connector
+        (its name and class), or MAX_OF_ALL in total, still hang, or what the plugin raised. Raises RuntimeError if no
+        thread can be started.
         """
         run = _Run(config, answer, self._alarms)
         with self._lock:
-            abandoned = sum(other.abandoned and other.connector_class == run.connector_class for other in self._runs)
-        if abandoned >= MAX_ABANDONED:
-            run.finish(None, ConnectError(f"{abandoned} validations of {run.connector_class} hang: no more are begun"))
+            abandoned = [other.connector for other in self._runs if other.abandoned]
+        of_connector = abandoned.count(run.connector)
+        if of_connector >= MAX_ABANDONED or len(abandoned) >= MAX_OF_ALL:
+            which = f"{of_connector} of this connector and {len(abandoned)} in total"
+            run.finish(None, ConnectError(f"Validations hang, {which}: no more are begun"))
             return
         name = f"validate-{config.get('name', '')}"
         self._alarms.set(run.key, self._alarms.now_ms() + self._deadline_ms, run.time_out)
@@ -105,8 +108,7 @@ class _Run:
     """One validation: its current stage, and its answer, which is given once."""
 
     def __init__(self, config: Config, answer: Answer, alarms: Alarms) -> None:
-        self._name = config.get("name")
-        self.connector_class = config.get("connector.class")
+        self.connector = config.get("name"), config.get("connector.class")
         self.abandoned = False
         self.key = ("validation", next(_numbers))
         self._answer: Answer | None = answer
@@ -133,7 +135,8 @@ class _Run:
         self.abandoned = True
         stage = self._stage
         begun = datetime.fromtimestamp(stage.started_ms / 1000, UTC).isoformat(timespec="milliseconds")
-        _logger.warning("Validation of the connector %s is taking too long while %s", self._name, stage.description)
+        name, _ = self.connector
+        _logger.warning("Validation of the connector %s is taking too long while %s", name, stage.description)
         self.finish(None, TimedOutError(
             f"Request timed out. The worker is currently {stage.description}, which began at "
             f"{begun.replace('+00:00', 'Z')}.", stage,

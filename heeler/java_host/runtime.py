@@ -103,8 +103,11 @@ class JavaRuntime:
     def set_level(self, logger: str, level: int) -> None:
         """The level of a logger of the worker was set: sets it also for plugins, in the background."""
         if self._host is not None and logger != "root":
-            threading.Thread(target=self._host.set_level, args=(logger, slf4j_level(level)), name="java-level",
-                             daemon=True).start()
+            try:
+                threading.Thread(target=self._host.set_level, args=(logger, slf4j_level(level)), name="java-level",
+                                 daemon=True).start()
+            except RuntimeError as error:  # it must not end the herder, which follows the cluster's levels
+                _logger.warning("Java plugins do not get the level of logger %s: %s", logger, error)
 
     def close(self) -> None:
         """Ends the host, if there is one."""

@@ -298,7 +298,7 @@ class Worker:
         self._herder = herder = HerderActor.start(settings, ports, self._ticker)
         self._cleanup.callback(stop_actor, herder)
         self._core = {"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}}
-        self._watch(self._core)
+        self._watch(self._core, threads.retry)
 
     def _start_watchdog(self, data_plane: DataPlane) -> Watchdog:
         watchdog = Watchdog(self._tell_herder, data_plane.where)
@@ -318,8 +318,8 @@ class Worker:
     def _task_count(self, connector: ConnectorName) -> int:
         return self._configs.config.task_count(connector)
 
-    def _watch(self, core: Mapping[str, pykka.ActorRef[Any]]) -> None:
-        supervisor = Supervisor(core, self._instances, self.fail, self.halting.is_set)
+    def _watch(self, core: Mapping[str, pykka.ActorRef[Any]], start_threads: Callable[[], None]) -> None:
+        supervisor = Supervisor(core, self._instances, start_threads, self.fail, self.halting.is_set)
         for key, alarm in (("supervisor", supervisor.check), ("pulse", lambda: self._tell_herder(HerderAlive()))):
             self._ticker.every(key, PULSE_MS, alarm)
             self._cleanup.callback(self._ticker.cancel, key)

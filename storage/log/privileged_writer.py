@@ -49,19 +49,20 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
     @override
     def claim(self) -> Future[None]:
         """Fails with ConnectError."""
-        return self._pool.submit(self._claim)
+        return self._pool.try_submit(self._claim)
 
     @override
     def write(self, records: Sequence[KeyValue]) -> Future[list[Position]]:
-        return self._pool.submit(self._write, records)
+        return self._pool.try_submit(self._write, records)
 
     @override
     def release(self) -> None:
-        self._pool.submit(self._give_up)
+        self._pool.try_submit(self._give_up)
 
     @override
     def close(self) -> None:
-        self._pool.submit(self._give_up).add_done_callback(lambda _: self._pool.close())  # after what was asked before
+        given_up = self._pool.try_submit(self._give_up)  # after what was asked before
+        given_up.add_done_callback(lambda _: self._pool.close())
 
     def _claim(self) -> None:
         if self._producer is not None:

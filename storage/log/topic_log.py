@@ -103,12 +103,17 @@ class KafkaTopicLog(TopicLog):
     @override
     def start(self, on_records: OnRecords, on_error: OnError) -> Future[None]:
         started: Future[None] = Future()
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._run, args=(started, on_records, on_error), name=f"log-{self._topic}", daemon=True
         )
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            fail(started, error)
+            return started
+        self._thread = thread
         if self._writable:
-            self._pool.submit(self._prepare_to_send)
+            self._pool.try_submit(self._prepare_to_send)
         return started
 
     @override
@@ -146,7 +151,7 @@ class KafkaTopicLog(TopicLog):
     def read_to_end(self, timeout: float = 30.0, *, own: bool = False) -> Future[None]:
         done: Future[None] = Future()
         deadline = time.monotonic() + timeout
-        search = self._pool.submit(self._find_end, done, deadline, own)
+        search = self._pool.try_submit(self._find_end, done, deadline, own)
         # The future has to complete even after a defect, or if the log was stopped before the lookup began.
         search.add_done_callback(lambda _: fail(done, error) if (error := error_of(search)) is not None else None)
         return done

@@ -75,6 +75,9 @@ def test_a_pool_whose_thread_could_not_be_started_works_later(monkeypatch):
         patched.setattr(threading.Thread, "start", no_thread)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             pool.submit(lambda: 4)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            pool.try_submit(lambda: 4).result(0)
+    assert pool.try_submit(lambda: 5).result(10) == 5
     assert pool.submit(lambda: 5).result(10) == 5
 
 

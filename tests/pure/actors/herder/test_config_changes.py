@@ -13,7 +13,7 @@ from actors.herder.config_changes import ITEMS_PER_MS, MIN_PAUSE_MS
 from actors.herder.effects import Delegate, Effect, Reply, SetLoggerLevel, SetTimer, StartInstance, StopInstance, Timer
 from actors.herder.events import Event, Loaded, RequestReceived, TimerFired
 from actors.herder.standing import Follower, Joining, Phase, Resolved, member_of
-from actors.herder.state import HerderSettings, HerderState, Slot
+from actors.herder.state import Healed, HerderSettings, HerderState, Queued, Restart, Slot, Successor
 from actors.messages.commands import ReadConfigToEnd, RequestRejoin
 from actors.messages.correlation_ids import Epoch, RequestId
 from actors.messages.events import ConfigChanged, ConfigOpDone, Joined, JoinPreparing
@@ -110,6 +110,7 @@ def test_a_rebalance_that_was_postponed_by_another_one_is_requested_later() -> N
 
 # ---------------------------------------------------------------- requests while a rebalance is postponed
 T = ConnectorTaskId(C, 0)
+FAILED_TASK = Restart(T, Epoch(2), Successor.AFTER_FAILURE)
 
 
 def stopped(offset: int, target: TargetState = TargetState.STOPPED, tasks: int = 0, more: int = MANY
@@ -156,6 +157,28 @@ def test_a_task_is_not_restarted_with_new_configs_while_others_have_the_old_ones
     assert not any(isinstance(e, StopInstance) for e in effects)
     state, stops = step(state, TimerFired((Timer.POSTPONED_REBALANCE, "")), 1000 + MIN_PAUSE_MS)
     assert [e.item for e in stops if isinstance(e, StopInstance)] == [T]
+
+
+@pytest.mark.parametrize("waiting", [RestartTask(T), AlterOffsets(C, None), FAILED_TASK])
+def test_what_waits_for_a_postponed_rebalance_lets_others_pass(waiting: Request | Restart) -> None:
+    """With a task that fails again and again, nothing was served between two rebalances."""
+    state = running(stopped(1, TargetState.STARTED, 1))
+    state, _ = step(state, ConfigChanged(stopped(3, TargetState.STARTED, 1), (TasksUpdated(C, (T,)),)), 1010)
+    first = Queued(1015, 10, None if waiting is FAILED_TASK else RequestId(1), waiting)
+    state, effects = step(replace(state, queue=(first,)), RequestReceived(RequestId(2), GetConnector(C), None), 1020)
+    assert [(e.request_id, e.error) for e in effects if isinstance(e, Reply)] == [(2, None)]
+    assert state.queue == (first,)
+
+
+def test_a_failed_connector_is_restarted_while_a_rebalance_is_postponed() -> None:
+    state = running(stopped(1, TargetState.STARTED, 1))
+    state, _ = step(state, ConfigChanged(stopped(3, TargetState.STARTED, 1), (TasksUpdated(C, (T,)),)), 1010)
+    failed = {**state.slots, C: Slot(Epoch(1), State.FAILED)}
+    due = Queued(1020, 10, None, Restart(C, Epoch(1), Successor.AFTER_FAILURE))
+    state = replace(state, slots=failed, queue=(due,), healed={C: Healed(Epoch(1), "error", 1020)})
+    state, effects = step(state, TimerFired((Timer.QUEUE, "")), 1020)
+    assert [e.item for e in effects if isinstance(e, StopInstance)] == [C]
+    assert state.phase is Phase.RESOLVED
 
 
 @pytest.mark.parametrize(("read", "error"), [

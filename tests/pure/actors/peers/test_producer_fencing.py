@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import sys
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +15,12 @@ import pytest
 from actors.herder.effects import FenceProducers
 from actors.herder.events import ProducersFenced
 from actors.messages.correlation_ids import OpId
-from actors.peers.producer_fencing import ProducerFencing, for_each
+from actors.peers.producer_fencing import MAX_HUNG, ProducerFencing, for_each
 from actors.ticker import Ticker
 from spark_tasks.errors import ConnectError
+from spark_tasks.kafka import cluster
 from storage.ids import ConnectorName
+from tests.rigs.support import no_thread, wait_until
 
 WITHIN_S = 20.0
 
@@ -58,37 +62,59 @@ def test_rounds_that_hang_end_and_delay_no_others(ticker: Ticker, said: queue.Qu
             release.wait(WITHIN_S)
         raise ConnectError(f"resolved {name}")
 
-    fencing = ProducerFencing({}, resolve, said.put, ticker, round_ms=50)
+    fencing = ProducerFencing({}, resolve, said.put, ticker, round_ms=300)
     for op in range(10):
         fencing.start(effect(op, f"bad{op}"))
     assert {begun.get(timeout=WITHIN_S) for _ in range(10)} == {f"bad{op}" for op in range(10)}
     ended = [said.get(timeout=WITHIN_S) for _ in range(10)]
-    assert {(one.op, str(one.error)) for one in ended} == {(op, "no end within 50 ms") for op in range(10)}
+    assert {(one.op, str(one.error)) for one in ended} == {(op, "no end within 300 ms") for op in range(10)}
     fencing.start(effect(10, "good"))
     assert str(said.get(timeout=WITHIN_S).error) == "resolved good"
-    fencing.start(effect(11, "bad1"))
-    assert "an earlier round hangs" in str(said.get(timeout=WITHIN_S).error)
     release.set()
     fencing.close()
 
 
+def test_a_round_that_is_over_fences_nothing_and_blocks_no_later_one(
+    ticker: Ticker, said: queue.Queue[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks that were started after its failure may be using the ids."""
+    release, fenced, closed = threading.Event(), queue.Queue[str](), queue.Queue[None]()
+    known = SimpleNamespace(init_producer_id=lambda name, **_: fenced.put(name), close=lambda: closed.put(None))
+    monkeypatch.setattr(cluster, "KafkaCluster", lambda _: known)
+
+    def resolve(config: Any, _: object) -> Any:
+        assert "provider" not in config or release.wait(WITHIN_S)
+        return config
+
+    fencing = ProducerFencing({"bootstrap.servers": "b:1"}, resolve, said.put, ticker, round_ms=500)
+    fencing.start(FenceProducers(OpId(1), ConnectorName("c"), {"provider": "hangs"}, ("former",)))
+    assert isinstance(said.get(timeout=WITHIN_S).error, TimeoutError)
+    fencing.start(effect(2))
+    assert said.get(timeout=WITHIN_S).error is None
+    closed.get(timeout=WITHIN_S)
+    assert fenced.get(timeout=WITHIN_S) == "id"
+    release.set()
+    closed.get(timeout=WITHIN_S)
+    assert fenced.empty()
+    fencing.close()
+
+
 def test_a_connector_is_fenced_again_when_its_provider_has_recovered(ticker: Ticker, said: queue.Queue[Any]) -> None:
-    release, over = threading.Event(), threading.Event()
+    release, ops = threading.Event(), itertools.count()
 
     def resolve(*_: object) -> Any:
         assert release.wait(WITHIN_S)
         raise ConnectError("resolved")
 
-    fencing = ProducerFencing({}, resolve, said.put, ticker, round_ms=1)
-    fencing.start(effect(1))
-    assert isinstance(said.get(timeout=WITHIN_S).error, TimeoutError)
+    fencing = ProducerFencing({}, resolve, said.put, ticker, round_ms=5)
+
+    def refused() -> bool:
+        fencing.start(effect(next(ops)))
+        return str(said.get(timeout=WITHIN_S).error) == f"{MAX_HUNG} earlier rounds hang, perhaps in a config provider"
+
+    wait_until(refused, WITHIN_S, "so many rounds to hang that no more are begun")
     release.set()
-    for op in range(2, 10_000):
-        fencing.start(effect(op))
-        if "an earlier round hangs" not in str(said.get(timeout=WITHIN_S).error):
-            over.set()
-            break
-    assert over.is_set()
+    wait_until(lambda: not refused(), WITHIN_S, "a round to be begun again")
     assert said.empty(), "each round has one outcome"
 
 
@@ -102,6 +128,22 @@ def test_after_a_failure_no_more_producers_are_fenced() -> None:
     with pytest.raises(ConnectError):
         for_each(call, [str(n) for n in range(100)])
     assert len(called) <= 8, "those that had been begun"
+
+
+def test_without_a_thread_a_round_fails_when_all_it_has_begun_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, begun, refused, ended = threading.Thread.start, threading.Event(), threading.Event(), list[str]()
+
+    def start_one(thread: threading.Thread) -> None:
+        if begun.is_set():
+            refused.set()
+            no_thread()
+        begun.set()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        for_each(lambda item: refused.wait(WITHIN_S) and ended.append(item), ["first", "second"])
+    assert ended == ["first"]
 
 
 def test_all_producers_are_fenced() -> None:

@@ -18,7 +18,7 @@ import pytest
 from actors.errors import BadRequestError, ConflictError
 from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.stores import offset_requests
-from actors.stores.offset_requests import MAX_OF_CONNECTOR, OffsetRequests, check_source_offset, sink_offset
+from actors.stores.offset_requests import MAX_CHANGES, MAX_READS, OffsetRequests, check_source_offset, sink_offset
 from heeler.worker.logs import subject
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import SourceConnector
@@ -71,18 +71,20 @@ def test_requests_that_hang_leave_threads_for_those_of_other_connectors() -> Non
     nothing: Any = None
     made = OffsetRequests(nothing, nothing, configs, resolve, nothing, nothing)
 
-    def ask(name: ConnectorName) -> None:
-        made.start(GetOffsets(name), lambda _, error: answers.put(error))
+    def ask(name: ConnectorName, kind: str = "read") -> None:
+        request = GetOffsets(name) if kind == "read" else AlterOffsets(name, None)
+        made.start(request, lambda _, error: answers.put(error))
 
-    for _ in range(MAX_OF_CONNECTOR + 1):
-        ask(C)
-    refused = answers.get(timeout=20)
-    assert isinstance(refused, ConflictError)
-    assert "8 requests for the offsets of connector c have not ended" in str(refused)
+    for limit, kind in ((MAX_READS, "read"), (MAX_CHANGES, "change")):
+        for _ in range(limit + 1):
+            ask(C, kind)
+        refused = answers.get(timeout=20)
+        assert isinstance(refused, ConflictError)
+        assert f"{limit} requests that {kind} the offsets of connector c have not ended" in str(refused)
     ask(other)
     assert str(answers.get(timeout=20)) == "resolved d"
     release.set()
-    assert {str(answers.get(timeout=20)) for _ in range(MAX_OF_CONNECTOR)} == {"resolved c"}
+    assert {str(answers.get(timeout=20)) for _ in range(MAX_READS + MAX_CHANGES)} == {"resolved c"}
 
     def served() -> bool:
         ask(C)

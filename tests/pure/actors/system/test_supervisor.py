@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pykka
@@ -12,9 +13,10 @@ from actors.instances.registry import ActorInstances
 from actors.messages.commands import StartConnector, StartTask
 from actors.messages.correlation_ids import Epoch
 from actors.messages.events import ConnectorStateReported, TaskStateReported
+from actors.pooled import ActorThreads
 from actors.system.supervisor import Supervisor
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
-from tests.rigs.support import wait_until
+from tests.rigs.support import no_thread, wait_until
 
 CONNECTOR = ConnectorName("c")
 TASK = ConnectorTaskId(CONNECTOR, 0)
@@ -43,7 +45,9 @@ class Rig:
                               (TASK, StartTask(TASK, {}, {}, TargetState.STARTED, 1))):
             self.instances.start(StartInstance(item, EPOCHS[item], command))
         # As the worker does: what is told a failure halts.
-        self.supervisor = Supervisor(self.core, self.instances, self.failures.append, lambda: bool(self.failures))
+        self.threads = ActorThreads()
+        self.supervisor = Supervisor(self.core, self.instances, self.threads.retry, self.failures.append,
+                                     lambda: bool(self.failures))
 
     def kill(self, ref: pykka.ActorRef[Any]) -> None:
         ref.tell("die")
@@ -87,3 +91,13 @@ def test_without_a_core_actor_the_worker_stops(rig, name):
         ref.stop(timeout=5)
     rig.supervisor.check()
     assert (rig.said, len(rig.failures)) == ([], 1)
+
+
+def test_what_found_no_thread_has_one_later(rig, monkeypatch):
+    """A connector's start, for which the herder waits without a limit."""
+    begun = threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        rig.threads.run(begun.set)
+    rig.supervisor.check()
+    assert begun.wait(10)

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from actors.errors import BadRequestError, NotFoundError, TimedOutError
+from actors.system import validation as validation_module
 from actors.system.validation import MAX_ABANDONED, Validation, describe_plugin
 from actors.ticker import Ticker
 from spark_tasks.errors import ConfigError
@@ -112,8 +113,8 @@ def test_a_validation_whose_thread_cannot_be_started_leaves_nothing_behind(ticke
     assert answers.empty(), "its deadline is over as well"
 
 
-def test_no_more_validations_are_begun_of_a_class_that_hangs(ticker, answers):
-    """A client may repeat its request for ever, and each leaves a thread behind."""
+def test_no_more_validations_are_begun_of_a_connector_that_hangs(ticker, answers, monkeypatch):
+    """A client may repeat its request for ever, and each leaves a thread behind. Others of its class are validated."""
     release, begun = threading.Event(), queue.Queue()
     Scripted.hooks["v"] = lambda _what: begun.put(threading.current_thread()) or release.wait(10)
     try:
@@ -122,7 +123,12 @@ def test_no_more_validations_are_begun_of_a_class_that_hangs(ticker, answers):
             assert isinstance(ask(made, CONFIG, answers)[1], TimedOutError)
         threads = [begun.get(timeout=10) for _ in range(MAX_ABANDONED)]
         _, error = ask(made, CONFIG, answers)
-        assert str(error) == f"{MAX_ABANDONED} validations of ScriptedSource hang: no more are begun"
+        assert str(error) == "Validations hang, 10 of this connector and 10 in total: no more are begun"
+        _, error = ask(made, {**CONFIG, "name": "w"}, answers)
+        assert error is None or isinstance(error, TimedOutError)
+        monkeypatch.setattr(validation_module, "MAX_OF_ALL", MAX_ABANDONED)
+        _, error = ask(made, {**CONFIG, "name": "x"}, answers)
+        assert str(error).startswith("Validations hang, 0 of this connector and 1")
     finally:
         del Scripted.hooks["v"]
         release.set()

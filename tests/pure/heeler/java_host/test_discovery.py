@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import struct
+import threading
 import zipfile
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from heeler.java_host.runtime import JavaRuntime
 from rest.wire.responses import plugin_info
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.plugins import Kind, PassedOver, PluginNotFoundError, Plugins
+from tests.rigs.support import no_thread
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 FILE_PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
@@ -342,6 +345,17 @@ def test_heelers_own_plugin_is_used_unless_javas_is_preferred(folder, monkeypatc
         "passed_over": [{"runtime": "java", "version": "1", "location": str(folder / "my plugin")}]}
     (alone,) = (info for info in plugins.of_kind(Kind.CONVERTER) if info.class_name.endswith(".StringConverter"))
     assert set(plugin_info(alone)) == {"class", "type", "version"}
+
+
+def test_a_level_for_which_no_thread_starts_is_logged(folder, monkeypatch, caplog):
+    """The herder's thread sets it; an error would end the worker."""
+    host = Host([listed(folder)])
+    host.set_level = None
+    monkeypatch.setattr("heeler.java_host.host.JavaHost", lambda *_: host)
+    runtime = JavaRuntime({}, [str(folder)], [])
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    runtime.set_level("org.example", logging.DEBUG)
+    assert "Java plugins do not get the level of logger org.example: can't start new thread" in caplog.text
 
 
 @pytest.mark.parametrize("error", [None, "no Java"])

@@ -14,6 +14,7 @@ from storage.errors import PrivilegedWriteError
 from storage.log import privileged_writer
 from storage.log.privileged_writer import KafkaPrivilegedWriter
 from storage.log.record import Position
+from tests.rigs.support import no_thread
 
 
 class Producer:
@@ -47,6 +48,21 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> KafkaPrivilegedWriter:
     monkeypatch.setattr(Producer, "made", [])
     monkeypatch.setattr(Producer, "reached", threading.Event())
     return KafkaPrivilegedWriter("configs", {}, transactional_id="t", client_id="c")
+
+
+def test_without_a_thread_a_write_fails_and_the_next_one_works(
+    writer: KafkaPrivilegedWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error would end the config store's actor, and so the worker."""
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        for failed in (writer.claim(), writer.write([(b"k", b"v")])):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                failed.result(0)
+        writer.release()
+    Producer.reached.set()
+    writer.claim().result(20)
+    assert writer.write([(b"k", b"v")]).result(20) == [Position(0, 7)]
 
 
 def test_the_end_of_the_process_does_not_wait_for_kafka(writer: KafkaPrivilegedWriter) -> None:

@@ -14,6 +14,7 @@ from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, Un
 
 from storage.daemon_pool import DaemonPool
 from storage.log.topic_log import KafkaTopicLog
+from tests.rigs.support import no_thread, wait_until
 
 
 class DeafProducer:
@@ -165,6 +166,27 @@ def test_readers_to_the_end_are_notified_when_the_log_is_stopped(log: KafkaTopic
     stopped.set()
     with pytest.raises(CancelledError):
         under_way.result(10)
+
+
+def test_without_a_thread_a_log_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connector's own offsets topic, for example, which is opened by the store's actor."""
+    log = KafkaTopicLog("t", {}, nullcontext(), client_id="test")
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        log.start(lambda _: None, lambda _: None).result(0)
+    log.stop()
+
+
+def test_without_a_thread_reading_to_the_end_fails_once(log: KafkaTopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error would end the store's actor, and so the worker."""
+    log.read_to_end().result(10)
+    wait_until(lambda: not any(t.name == "log-ends-t" for t in threading.enumerate()), 10, "the pool's thread to end")
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        failed = log.read_to_end()
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        failed.result(0)
+    log.read_to_end().result(10)
 
 
 def test_a_defect_reaches_readers_to_the_end(log: KafkaTopicLog, admin: Admin) -> None:
