@@ -17,7 +17,7 @@ from spark_tasks.backoff import doubled
 from spark_tasks.errors import plugin_code
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
-from spark_tasks.spark.executor import MAX_RESULT_BYTES, Outcome
+from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.fairness import connector_of
@@ -28,7 +28,6 @@ from spark_tasks.spark.residents.process_state import has_ended
 
 _logger = logging.getLogger(__name__)
 
-MAX_ANSWER_BYTES = MAX_RESULT_BYTES + (4 << 20)  # executors report larger results as errors
 DEATH_S = 5.0  # how long it may take until the end of a killed process is noticed
 ENDING_S = 0.2  # how long a process may take to end after its connections have
 BACKOFF_S = 0.2  # doubled with each successive process that did not join
@@ -49,7 +48,7 @@ class ProcessManager:
     """
 
     def __init__(
-        self, listener: Expects, lock: threading.Condition, *, max_processes: int,
+        self, listener: Expects, lock: threading.Condition, *, max_processes: int, max_result_bytes: int,
         ended: Callable[[Item, Outcome | Exception], Callable[[], None]], returned: Callable[[Item], None],
         changed: Callable[[], None], given_up: Callable[[Exception], None],
         died: Callable[[], None],
@@ -60,6 +59,7 @@ class ProcessManager:
         self._listener = listener
         self._lock = lock
         self._max_processes = max_processes
+        self._max_answer_bytes = max_result_bytes + (4 << 20)  # executors report larger results as errors
         self._ended = ended
         self._returned = returned
         self._changed = changed
@@ -254,7 +254,7 @@ class ProcessManager:
                     self._returned(item)
                 break
             try:
-                answer = wire.receive(line.work, MAX_ANSWER_BYTES)
+                answer = wire.receive(line.work, self._max_answer_bytes)
             except Exception as error:  # noqa: BLE001 - any end of the connection, or an invalid size
                 pending = self._gone(resident, item.batch.task)
                 line.kill()  # it runs on if the plugin has only closed the connections

@@ -228,6 +228,13 @@ def test_an_executor_connects_only_to_its_own_worker() -> None:
         listener.close()
 
 
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_ticket_says_how_large_a_result_may_be(remote: bool) -> None:
+    listener = ExecutorListener(lambda *_: None, remote=remote, max_result_bytes=5)
+    assert listener.expect(1).max_result_bytes == 5
+    listener.close()
+
+
 def test_the_socket_is_in_a_folder_of_the_user_alone_and_a_ticket_does_not_show_its_token() -> None:
     listener = ExecutorListener(lambda *_: None)
     ticket = listener.expect(1)
