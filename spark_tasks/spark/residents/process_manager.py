@@ -227,14 +227,13 @@ class ProcessManager:
 
     def give(self, item: Item) -> None:
         """Gives a split to the idle process that suits it best. The caller holds the lock, and a process is idle."""
-        connector = connector_of(item.batch.task)
-        resident = best_for(connector, self.idle)
+        resident = best_for(item.connector, self.idle)
         self.idle.remove(resident)
         self.most_busy = max(self.most_busy, len(self.residents) - len(self.idle))
-        resident.take(item, connector)
+        resident.take(item)
         begun = 0
         if resident.line is not None and isinstance(item.split, bytes):
-            begun = wire.begin_to_send(resident.line.work, resident.frame_of(item.split))
+            begun = wire.begin_to_send(resident.line.work, resident.frame_of(item.split, item.connector))
         resident.inbox.put((item, begun))
 
     def _drive(self, resident: Resident, line: Line) -> None:
@@ -243,7 +242,7 @@ class ProcessManager:
             item, begun = given
             try:
                 with plugin_code():
-                    payload = resident.frame_of(item.payload())
+                    payload = resident.frame_of(item.payload(), item.connector)
             except Exception as error:  # noqa: BLE001 - a plugin's objects may not be picklable
                 self._over(resident, item, error)
                 continue
@@ -269,6 +268,7 @@ class ProcessManager:
             if not answer:
                 self._replace(resident, item)
                 break
+            resident.connector = item.connector
             try:
                 outcome: Outcome | Exception = outcome_of(answer, item.batch.task)
             except SparkLostError as error:
@@ -284,7 +284,7 @@ class ProcessManager:
         """The process has not begun the split, because of what another connector has left there."""
         self._replaced.log(
             _logger, logging.WARNING, "Replacing an executor process: a thread or a timer that connector %s has left "
-            "behind still runs in it, or something that it has changed cannot be restored", resident.former)
+            "behind still runs in it, or environment variables, limits or the like are changed", resident.connector)
         with self._lock:
             pending, resident.item = resident.item is item, None
             if not resident.removed:

@@ -6,12 +6,15 @@ import signal
 import socket
 import threading
 from concurrent.futures import CancelledError
+from typing import Any
 
 import pytest
 
+from spark_tasks.errors import DataError
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.residents import process_manager
 from spark_tasks.spark.residents.process import Resident, best_for
+from spark_tasks.task import DeferredSplit
 from tests.rigs.executors import (
     MAX_PROCESSES,
     RUNNING,
@@ -310,6 +313,26 @@ def test_another_connector_gets_the_process_that_was_not_used_for_longest(rig: R
 
 
 @pytest.mark.integration  # processes of their own
+def test_a_process_restores_itself_before_another_connectors_first_split_that_it_gets() -> None:
+    """One that could not be sent does not count: what the former connector has left there would meet the next one."""
+    def fail() -> Any:
+        raise DataError("no split")
+
+    rig, launcher = Rig(), Threads()
+    launcher.max_processes = 1
+    rig.pool.use(launcher)
+    assert rig.submit("a-0", Answer(1)).result(20) == [1]
+    rig.idle(1)
+    with pytest.raises(DataError, match="no split"):
+        rig.submit("b-0", DeferredSplit(fail)).result(20)
+    for task in ("b-0", "b-1", "a-0"):
+        rig.idle(1)
+        assert rig.submit(task, Answer(2)).result(20) == [2]
+    assert launcher.restored == [False, True, False, True]
+    rig.pool.close(CancelledError(), 5)
+    rig.listener.close()
+
+
 def test_what_a_plugin_has_changed_in_its_process_is_restored_for_other_connectors(
     real: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
