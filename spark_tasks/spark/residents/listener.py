@@ -35,7 +35,7 @@ from spark_tasks.spark.residents.wire import Ticket
 _logger = logging.getLogger(__name__)
 
 SUN_PATH = 103  # bytes of a Unix socket's path: 107 on Linux, 103 on macOS
-MAX_HANDSHAKES = 64  # handshakes at a time
+MAX_HANDSHAKES = 64  # handshakes at a time, beside those of the processes that are expected
 BACKLOG = 1024  # connections that wait for one; a full backlog refuses others
 RETRY_S = 1.0
 
@@ -183,7 +183,7 @@ class ExecutorListener:
                 continue
             number = next(self._numbers)
             with self._lock:
-                if len(self._greeted) >= MAX_HANDSHAKES:  # an executor needs milliseconds for it
+                if len(self._greeted) >= MAX_HANDSHAKES + len(self._expected):  # each has one at a time
                     oldest = self._greeted.pop(next(iter(self._greeted)))
                     with suppress(OSError):
                         socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # wakes its thread
