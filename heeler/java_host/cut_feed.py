@@ -18,13 +18,13 @@ from spark_tasks.futures import ended
 from spark_tasks.host_frames import cut_records
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.metrics.task import SplitFigures, TaskMetrics
+from spark_tasks.sinks.java_sink_split import BATCH_BYTES
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.split import SinkResult, SinkSplit, within_reach
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import TaskContext
 
 MAX_WAIT_S: Final = 1.0  # how long one step waits for a batch; messages are handled between steps
-_BATCH_BYTES: Final = 8 << 20  # of records per request, all partitions together
 _FIRST_RECORD_BYTES: Final = 16 << 10  # assumed until the size of records is known
 
 _Piece = tuple[TopicPartition, int, int, pa.RecordBatch | None]
@@ -102,7 +102,7 @@ class CutFeed(Feed):
     def _submit(self) -> bool:
         """Submits a batch of the next records. Returns False if there are none."""
         partitions = max(1, len(self.at()))
-        max_records = max(1, min(FRAME_RECORDS, int(_BATCH_BYTES / max(self._record_bytes, 1.0) / partitions)))
+        max_records = max(1, min(FRAME_RECORDS, int(BATCH_BYTES / max(self._record_bytes, 1.0) / partitions)))
         splits = [SinkSplit(self._job, *place, start, end, held=self._positions.held(place, start))
                   for place, start, end in self._positions.ranges(max_records) if place not in self._held]
         if not splits:

@@ -18,6 +18,7 @@ from spark_tasks.config.healing import Healing
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_properties import of_worker
 from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
+from spark_tasks.spark.executor import result_limit
 from spark_tasks.spark.residents.settings import MODE, ExecutorSettings, default_running
 from spark_tasks.task import WorkerSettings
 from storage.config.state import SessionKey
@@ -103,6 +104,7 @@ def executor_settings(config: WorkerConfig) -> ExecutorSettings:
         slow_s=config["heeler.executors.slow.ms"] / 1000,
         port=config["heeler.executors.port"],
         spark_delay_s=None if delay_ms is None else delay_ms / 1000,
+        max_result_bytes=result_limit(config[MAX_RECORD_KEY]),
     )
 
 

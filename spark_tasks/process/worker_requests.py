@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 import threading
@@ -29,7 +30,7 @@ class WorkerUnreachableError(ConnectionError):
 
 
 class NotConnectedError(WorkerUnreachableError):
-    """There was no connection, so the request has not been sent."""
+    """There was no connection, or no thread for it, so the request has not been sent."""
 
     sent = False
 
@@ -99,13 +100,17 @@ class _TimeLimit:
 
     @property
     def started(self) -> bool:
-        """Whether there was a connection."""
+        """Whether there was a connection that could be used."""
         return self._sock is not None
 
     def start(self, sock: socket.socket) -> None:
-        """Begins when the connection is open."""
+        """Begins when the connection is open. Raises OSError if the system has no thread left."""
         self._sock = sock
-        self._timer.start()
+        try:
+            self._timer.start()
+        except RuntimeError as error:
+            self._sock = None  # nothing has been sent
+            raise OSError(errno.EAGAIN, str(error)) from error
 
     def _end(self) -> None:
         assert self._sock is not None  # noqa: S101 - `start` set it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter
@@ -15,6 +15,8 @@ from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkJob
 from spark_tasks.task import TaskContext
 from spark_tasks.tasks.data_sources import pickled
+
+BATCH_BYTES: Final = 8 << 20  # of records that a split returns, and in a batch: they are held by the worker
 
 
 class ReturningWriter(DataSourceArrowWriter):  # type: ignore[misc]
@@ -31,4 +33,4 @@ def java_sink_job(context: TaskContext, settings: SinkSettings, cut: Cut) -> byt
     _ = pipeline.stages  # an invalid converter or transform fails here, not in the first batch
     return pickle.dumps(SinkJob(
         settings.client, settings.isolation, "records", pipeline, pickled(ReturningWriter()),
-        context.worker.max_record_bytes, settings.errors))
+        context.worker.max_record_bytes, settings.errors, BATCH_BYTES))

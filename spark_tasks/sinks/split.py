@@ -69,6 +69,7 @@ class SinkJob:
     writer: bytes
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
     errors: ErrorHandling = field(default_factory=ErrorHandling)
+    max_bytes: int = MAX_SPLIT_BYTES  # after which a split ends before the end of its range
 
 
 class SinkResult(NamedTuple):  # thousands a second are created and pickled, much faster than dataclasses
@@ -299,7 +300,7 @@ class _Reading(Iterator[pa.RecordBatch]):
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
             self.records += len(raw)
             self.size += size_of(raw)
-            if self.size >= MAX_SPLIT_BYTES or time.perf_counter() > self._until:
+            if self.size >= self._job.max_bytes or time.perf_counter() > self._until:
                 return
         if not self._damaged:
             self.position = split.end  # the last offsets may hold no record

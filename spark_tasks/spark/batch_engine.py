@@ -24,7 +24,7 @@ from spark_tasks.errors import plugin_code
 from spark_tasks.futures import complete, fail
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, SparkLostError, SparkSilentError, spark_settings
-from spark_tasks.spark.executor import Outcome, value_of
+from spark_tasks.spark.executor import MAX_RESULT_BYTES, Outcome, value_of
 from spark_tasks.spark.jobs import Waiting, expected_seconds, next_job, spread
 from spark_tasks.spark.lifecycle import EngineState, SparkLifecycle
 from spark_tasks.task import Engine, Split
@@ -72,9 +72,12 @@ class _WarmSplit:
 
 
 class SparkEngine(Engine):
-    """Runs batches as Spark jobs. `spark`: the worker's properties for Spark (see spark_settings)."""
+    """Runs batches as Spark jobs. `spark`: the worker's properties for Spark (see spark_settings). `max_result_bytes`:
+    the maximum size of a split's result.
+    """
 
-    def __init__(self, spark: Mapping[str, str]) -> None:
+    def __init__(self, spark: Mapping[str, str], max_result_bytes: int = MAX_RESULT_BYTES) -> None:
+        self._max_result_bytes = max_result_bytes
         self._changed = threading.Condition()
         self._life = SparkLifecycle(
             spark_settings(spark), self._changed, up=self._up, failed=self._fail_waiting
@@ -230,7 +233,7 @@ class SparkEngine(Engine):
         try:
             with plugin_code():  # unpickled results have it
                 results = spark.run(group, tasks, [[flat[i] for i in numbers] for numbers in layout],
-                                    [[names[i] for i in numbers] for numbers in layout])
+                                    [[names[i] for i in numbers] for numbers in layout], self._max_result_bytes)
         except Exception as error:  # noqa: BLE001 - unpickling the results may raise anything
             lost = error if isinstance(error, SparkLostError) else SparkLostError(f"{tasks}: no result: {error!r}")
             self._alone |= {s.task for s in job}

@@ -23,7 +23,7 @@ from typing import Any
 
 from spark_tasks.errors import RetriableError
 from spark_tasks.spark.environment import ENVIRONMENT, NEEDED, needed, python_path
-from spark_tasks.spark.executor import Outcome, SplitRunner
+from spark_tasks.spark.executor import MAX_RESULT_BYTES, Outcome, SplitRunner
 from spark_tasks.spark.gateway import STOP_TIMEOUT_S, SparkStartError, await_master, launch, reset_pyspark
 from spark_tasks.spark.security import authentication, is_local, python_sockets
 from spark_tasks.spark.stacks import describe_stacks
@@ -176,17 +176,18 @@ class SparkJobs:
                 self._bases[partitions] = self._context._jsc.parallelize(rows, partitions).rdd()  # noqa: SLF001
             return self._bases[partitions]
 
-    def run(self, group: str, label: str, partitions: list[list[bytes]], names: list[list[str]] | None = None
-            ) -> list[list[Outcome]]:
+    def run(self, group: str, label: str, partitions: list[list[bytes]], names: list[list[str]] | None = None,
+            max_bytes: int = MAX_RESULT_BYTES) -> list[list[Outcome]]:
         """Runs each list of pickled splits in a Spark task, and returns their Outcomes in the same shape. `group`: the
-        job group, for `cancel`. `label`: the job's description. `names`: the splits' names, for `where`.
+        job group, for `cancel`. `label`: the job's description. `names`: the splits' names, for `where`. `max_bytes`:
+        see SplitRunner.
 
         Raises SparkLostError if the job does not succeed, also if it is cancelled.
         """
         from py4j.protocol import Py4JError, Py4JNetworkError  # noqa: PLC0415
 
         try:
-            runner = SplitRunner(partitions, str(self._folder), names if self._is_local else None)
+            runner = SplitRunner(partitions, str(self._folder), names if self._is_local else None, max_bytes)
             rows = self._rdd(group, label, runner, len(partitions)).collect()
             return [pickle.loads(bytes(row)) for row in rows]
         except (Py4JNetworkError, OSError) as error:

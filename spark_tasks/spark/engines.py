@@ -20,4 +20,6 @@ def engine_of(
     """Returns the engine for heeler.executors.mode, not started. `spark`: the worker's properties for Spark; `hangs`:
     see ResidentEngine. Raises ConfigError.
     """
-    return SparkEngine(spark) if settings.mode == BATCH else ResidentEngine(spark, settings, hangs)
+    if settings.mode == BATCH:
+        return SparkEngine(spark, settings.max_result_bytes)
+    return ResidentEngine(spark, settings, hangs)

@@ -24,6 +24,7 @@ from spark_tasks.errors import (
     shortened,
     text_of,
 )
+from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.metrics.phases import mark, stage_of
 from spark_tasks.spark.stacks import stacks_available
 from spark_tasks.task import Split
@@ -35,7 +36,16 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 _MAX_TEXT = 100_000  # characters of an error's message and of its trace
 _MAX_ERROR_BYTES = 1 << 20  # of a pickled error
-MAX_RESULT_BYTES = 256 << 20  # of a pickled result, which the worker holds twice: as much as a split may read
+
+
+def result_limit(max_record_bytes: int) -> int:
+    """Returns the maximum size of a pickled result in bytes. The worker holds a result twice. Splits of Java connectors
+    return records, each one as it was read and as it is after the chain, so there must be room for the largest one.
+    """
+    return max(256 << 20, 2 * max_record_bytes + (64 << 20))
+
+
+MAX_RESULT_BYTES = result_limit(DEFAULT_MAX_RECORD_BYTES)
 
 
 class SplitError(ConnectError):
@@ -62,13 +72,18 @@ class Outcome(NamedTuple):  # as SinkResult
 
 class SplitRunner:
     """The function of a Spark job. Partition i runs the pickled splits `partitions[i]`. While a split runs, the stacks
-    of the process are available in `folder`, under the split's name in `names[i]` (stacks.py).
+    of the process are available in `folder`, under the split's name in `names[i]` (stacks.py). `max_bytes`: the maximum
+    size of a pickled result.
     """
 
-    def __init__(self, partitions: list[list[bytes]], folder: str = "", names: list[list[str]] | None = None) -> None:
+    def __init__(
+        self, partitions: list[list[bytes]], folder: str = "", names: list[list[str]] | None = None,
+        max_bytes: int = MAX_RESULT_BYTES,
+    ) -> None:
         self._partitions = partitions
         self._folder = folder
         self._names = names
+        self._max_bytes = max_bytes
 
     def __call__(self, index: int, rows: Iterable[Any]) -> Iterator[bytes]:
         """Yields one pickled list of Outcomes. `rows` is empty but must be read, or Spark does not reuse the Python
@@ -81,7 +96,8 @@ class SplitRunner:
         refuse_second_attempt(TaskContext.get())
         splits = self._partitions[index]
         names = self._names[index] if self._names is not None else [""] * len(splits)
-        yield pickled_outcomes([self._run(split, name) for split, name in zip(splits, names, strict=True)])
+        outcomes = [self._run(split, name) for split, name in zip(splits, names, strict=True)]
+        yield pickled_outcomes(outcomes, self._max_bytes)
 
     def _run(self, split: bytes, name: str) -> Outcome:
         if not name:
@@ -115,18 +131,18 @@ def run_split(pickled: bytes | bytearray) -> Outcome:
         return failed_outcome(error, time.perf_counter() - begun)
 
 
-def pickled_outcomes(outcomes: list[Outcome]) -> bytes:
+def pickled_outcomes(outcomes: list[Outcome], max_bytes: int = MAX_RESULT_BYTES) -> bytes:
     """Pickles outcomes. A value that cannot be pickled or is too large becomes the error of its split."""
     pickled = _pickled(outcomes)
-    return pickled if len(pickled) <= MAX_RESULT_BYTES else _pickled([_limited(outcome) for outcome in outcomes])
+    return pickled if len(pickled) <= max_bytes else _pickled([_limited(outcome, max_bytes) for outcome in outcomes])
 
 
-def _limited(outcome: Outcome) -> Outcome:
+def _limited(outcome: Outcome, max_bytes: int) -> Outcome:
     size = len(_pickled([outcome]))
-    if size <= MAX_RESULT_BYTES:
+    if size <= max_bytes:
         return outcome
     return failed_outcome(PermanentSplitError(
-        f"the result of a split has {size >> 20} MiB, more than the {MAX_RESULT_BYTES >> 20} MiB that a worker takes; "
+        f"the result of a split has {size >> 20} MiB, more than the {max_bytes >> 20} MiB that a worker takes; "
         "a writer's commit message and a reader's offset should be small"))
 
 

@@ -9,6 +9,7 @@ Spark are logged at DEBUG. All other lines pass unchanged, up to a limit: to fil
 from __future__ import annotations
 
 import logging
+import math
 import re
 import select
 import sys
@@ -25,6 +26,8 @@ _MAX_LINE_BYTES = 1 << 16
 BYTES_PER_S = 1 << 20  # of output, in the long run; a MiB takes 50 ms to filter
 BURST_BYTES = 8 << 20
 REPORT_S = 60.0  # how often it is reported that there was more
+FIRST_REPORT_S = 1.0  # after its beginning, so that the report of a short burst has all of it
+EXCEPTION_S = 0.2  # after the line of its event, an exception follows sooner
 _LAYOUT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)"
 _HEAD = r"\S+ \S+ (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) "
 _OTHER = re.compile(_HEAD + r"\S+: ")
@@ -88,7 +91,8 @@ class OutputBudget:
         self._left = float(BURST_BYTES)
         self._at = time.monotonic()
         self._dropped = [0, 0]  # lines and bytes
-        self._reported_at = -REPORT_S
+        self._reported_at = -math.inf
+        self._due_at = math.inf
 
     def takes(self, piece: bytes) -> bool:
         """Whether a piece of output may be written."""
@@ -99,18 +103,23 @@ class OutputBudget:
             self._left -= len(piece)
             return True
         self.drop(piece)
-        if now - self._reported_at >= REPORT_S:
-            self._reported_at = now
-            self.report()
         return False
 
     def drop(self, piece: bytes) -> None:
         """Counts output that is not written."""
+        if not self._dropped[1]:
+            self._due_at = max(self._at + FIRST_REPORT_S, self._reported_at + REPORT_S)
         self._dropped[0] += piece.count(b"\n")
         self._dropped[1] += len(piece)
 
+    @property
+    def due_s(self) -> float:
+        """In how many seconds `report` is to be called; infinite if nothing was dropped since the last report."""
+        return self._due_at - time.monotonic() if self._dropped[1] else math.inf
+
     def report(self) -> None:
         """Logs what was dropped since the last report, if any."""
+        self._reported_at = time.monotonic()
         (lines, size), self._dropped = self._dropped, [0, 0]
         if size:
             _logger.warning("Executor processes or Spark print more than %d KiB/s: %d lines (%.1f MiB) were dropped",
@@ -135,7 +144,7 @@ def pass_on(output: IO[bytes]) -> None:
     """
     secrets, passed, begun, budget, inside = process_secrets(), SparkOutput(), b"", OutputBudget(), False
     with output:
-        while piece := output.read1(_MAX_LINE_BYTES):  # type: ignore[attr-defined]
+        while piece := _next(output, budget):
             if not budget.takes(piece):
                 budget.drop(begun)
                 begun, inside = b"", True
@@ -148,7 +157,7 @@ def pass_on(output: IO[bytes]) -> None:
             if len(begun) > _MAX_LINE_BYTES:
                 lines, begun = [*lines, begun], b""
             _write(secrets, "".join(passed.take(f"{line.decode(errors='replace')}\n") for line in lines))
-            if passed.held and not _more(output):
+            if passed.held and not _more(output, EXCEPTION_S):
                 _write(secrets, passed.rest())
         _write(secrets, passed.take(begun.decode(errors="replace")) + passed.rest())
         budget.report()
@@ -160,8 +169,15 @@ def _write(secrets: Secrets, text: str) -> None:
         sys.stderr.flush()
 
 
-def _more(output: IO[bytes]) -> bool:
-    """Returns whether more output arrives within 0.2 s. (An exception follows soon after the line of its event.)"""
+def _next(output: IO[bytes], budget: OutputBudget) -> bytes:
+    """The next piece of output, b"" at its end. Reports in time what was dropped, also if nothing follows."""
+    while (due_s := budget.due_s) < math.inf and (due_s <= 0 or not _more(output, due_s)):
+        budget.report()
+    return output.read1(_MAX_LINE_BYTES)  # type: ignore[attr-defined, no-any-return]
+
+
+def _more(output: IO[bytes], timeout_s: float) -> bool:
+    """Returns whether more output, or its end, arrives in time."""
     poll = select.poll()
     poll.register(output, select.POLLIN)
-    return bool(poll.poll(200))
+    return bool(poll.poll(timeout_s * 1000))

@@ -72,6 +72,7 @@ class Threads:
         self.closed = False
         self.asked = 0
         self.works: list[socket.socket] = []
+        self.restored: list[bool] = []  # whether a process restores itself before a split
 
     def launch(self, ticket: Ticket) -> None:
         self.asked += 1
@@ -84,6 +85,7 @@ class Threads:
             self.works.append(work)
             threading.Thread(target=self._obey, args=(leash, work), daemon=True).start()
             while split := wire.receive(work):
+                self.restored.append(split.startswith(wire.OTHER))
                 wire.send(work, pickled_outcomes([run_split(split.removeprefix(wire.OTHER))]))
             work.shutdown(socket.SHUT_RDWR)
 

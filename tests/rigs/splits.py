@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-import gc
+import importlib
 import logging
 import os
-import resource
 import signal
-import socket
 import sys
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from spark_tasks.errors import DataError
+from spark_tasks.spark.warm import warm_up
 from tests.rigs.support import wait_until
 
 
@@ -154,34 +155,51 @@ class HoldInterpreter:
 
 @dataclass(frozen=True)
 class ChangeProcess:
-    """Changes whatever libraries change in their process, and forgets an alarm."""
+    """Forgets an alarm, and leaves the signal for stacks, the folder and the umask changed."""
+
+    def run(self) -> int:
+        signal.alarm(1)
+        signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+        os.chdir("/")
+        os.umask(0)
+        return os.getpid()
+
+
+@dataclass(frozen=True)
+class SetUpProcess:
+    """Imports a module that sets something up for its whole process, and an alarm that uses it."""
 
     def run(self) -> int:
         signal.signal(signal.SIGALRM, lambda *_: interrupt())
         signal.alarm(1)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGUSR2, signal.SIG_DFL)
-        os.chdir("/")
-        os.environ["TZ"] = "Asia/Tokyo"
-        os.environ["A_PASSWORD"] = "a"  # noqa: S105
-        time.tzset()
-        os.umask(0)
-        gc.disable()
-        resource.setrlimit(resource.RLIMIT_CPU, (10_000, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-        socket.setdefaulttimeout(0.001)
+        os.environ["NLS_LANG"] = "GERMAN"
+        sys.setrecursionlimit(20_000)
+        return os.getpid()
+
+
+@dataclass(frozen=True)
+class ImportUsual:
+    """Uses what most plugins import, and heeler's own pipelines and connectors. Returns its process."""
+
+    def run(self) -> int:
+        frame = importlib.import_module("pandas").DataFrame({"a": [1]})
+        for name in ("pyarrow.parquet", "pyarrow.dataset", "datafusion", "spark_tasks.connectors.files.connector",
+                     "spark_tasks.connectors.parquet.writer", "spark_tasks.connectors.file_stream.connectors"):
+            importlib.import_module(name)
+        pa.Table.from_pandas(frame).to_pandas()
+        warm_up()
         return os.getpid()
 
 
 @dataclass(frozen=True)
 class SeeProcess:
-    """What ChangeProcess changes."""
+    """What ChangeProcess and SetUpProcess change, and its process."""
 
     def run(self) -> tuple[object, ...]:
         umask = os.umask(0o077)
         os.umask(umask)
-        return (signal.getitimer(signal.ITIMER_REAL)[0], signal.getsignal(signal.SIGTERM), Path.cwd(), time.tzname,
-                resource.getrlimit(resource.RLIMIT_CPU), os.environ.get("A_PASSWORD"), umask,
-                gc.isenabled(), socket.getdefaulttimeout(), os.getpid())
+        return (signal.getitimer(signal.ITIMER_REAL)[0], Path.cwd(), umask, os.environ.get("NLS_LANG"),
+                sys.getrecursionlimit(), os.getpid())
 
 
 @dataclass(frozen=True)

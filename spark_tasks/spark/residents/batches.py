@@ -13,6 +13,7 @@ from spark_tasks.errors import plugin_code
 from spark_tasks.futures import complete, fail
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.spark.executor import Outcome, value_of
+from spark_tasks.spark.residents.fairness import connector_of
 from spark_tasks.task import DeferredSplit, Split
 
 
@@ -54,6 +55,11 @@ class Item:
     batch: SplitBatch
     index: int
     split: bytes | DeferredSplit
+
+    @property
+    def connector(self) -> str:
+        """The connector whose split it is."""
+        return connector_of(self.batch.task)
 
     def payload(self) -> bytes:
         """The pickled split; a deferred one is created now."""

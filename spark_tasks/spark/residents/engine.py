@@ -111,10 +111,12 @@ class ResidentEngine(Engine):
             if self._pool is not None and (server is None or not server.joined(number, line)):
                 self._pool.processes.joined(number, line)
 
+        settings = self._settings
         if self._local:
-            return ExecutorListener(joined)
+            return ExecutorListener(joined, max_result_bytes=settings.max_result_bytes)
         bind = self._spark_settings.get("spark.driver.bindAddress", "0.0.0.0")
-        return ExecutorListener(joined, remote=True, bind=bind, port=self._settings.port, slow_s=self._settings.slow_s)
+        return ExecutorListener(joined, remote=True, bind=bind, port=settings.port, slow_s=settings.slow_s,
+                                max_result_bytes=settings.max_result_bytes)
 
     def _bridge(self, pool: Pool) -> None:
         """Runs splits in local processes until Spark is up. On a cluster they wait: executors may see other files."""

@@ -1,8 +1,9 @@
 """What plugins leave behind in an executor process, which must not affect the splits of other connectors.
 
-A process runs splits of one connector after another. Before the first split of another connector, it gets back what
-plugins may have changed: timers, signal handlers, the environment, the folder, and so on. What still runs cannot be
-undone in a process, so the worker replaces the process.
+A process runs splits of one connector after another. Before the first split of another connector, its timers, umask and
+folder are restored. What still runs cannot be undone in a process, and what modules of plugins have set up when they
+were imported (environment variables, a locale, limits and so on) must not be: they are not imported again when the
+connector comes back. So the worker replaces the process.
 """
 
 from __future__ import annotations
@@ -34,63 +35,25 @@ class Leftovers:
 
     def __init__(self) -> None:
         self._folder = _folder()
-        self._environment = dict(os.environb)
-        self._zone = time.tzname
-        self._handlers = [(number, signal.getsignal(number)) for number in _SIGNALS]
-        self._limits = [(number, resource.getrlimit(number)) for number in _LIMITS]
         self._umask = os.umask(0o077)
         os.umask(self._umask)
-        self._locale = locale.setlocale(locale.LC_ALL)
-        self._collects, self._thresholds = gc.isenabled(), gc.get_threshold()
-        self._timeout = socket.getdefaulttimeout()
-        self._switch_s = sys.getswitchinterval()
-        self._recursion = sys.getrecursionlimit()
+        self._set_up = _set_up()
         self._seen = set(threading.enumerate())  # the first ones, and those that were idle later
         self._used = _cpu_of_others()
 
     def undo(self) -> bool:
-        """Restores the state. Returns False if the process has to be ended instead: a timer or a busy thread is left,
-        or something cannot be restored. Takes about 20 µs if nothing has changed.
+        """Restores timers, umask and folder. Returns False if the process has to be ended instead: a timer or a busy
+        thread is left, or something was set up that modules may need. Takes about 20 µs if nothing has changed.
         """
         for timer in _TIMERS:
             signal.setitimer(timer, 0)
         os.umask(self._umask)
-        try:
-            self._restore_process()
-            self._restore_python()
-        except (OSError, ValueError, RecursionError, locale.Error):
-            return False
-        return not self._still_runs()
-
-    def _restore_process(self) -> None:
-        for number, handler in self._handlers:
-            if handler is not None and signal.getsignal(number) is not handler:
-                signal.signal(number, handler)
-        for kind, limits in self._limits:
-            if resource.getrlimit(kind) != limits:
-                resource.setrlimit(kind, limits)
-        if os.environ._data != self._environment:  # type: ignore[attr-defined]  # noqa: SLF001 - 20 times as fast
-            os.environb.clear()
-            os.environb.update(self._environment)
-            time.tzset()
-        if time.tzname != self._zone:
-            time.tzset()
-        if _folder() != self._folder and self._folder is not None:
-            os.chdir(self._folder)
-        if locale.setlocale(locale.LC_ALL) != self._locale:
-            locale.setlocale(locale.LC_ALL, self._locale)
-
-    def _restore_python(self) -> None:
-        if gc.isenabled() != self._collects:
-            (gc.enable if self._collects else gc.disable)()
-        if gc.get_threshold() != self._thresholds:
-            gc.set_threshold(*self._thresholds)
-        if socket.getdefaulttimeout() != self._timeout:
-            socket.setdefaulttimeout(self._timeout)
-        if sys.getswitchinterval() != self._switch_s:
-            sys.setswitchinterval(self._switch_s)
-        if sys.getrecursionlimit() != self._recursion:
-            sys.setrecursionlimit(self._recursion)
+        if self._folder is not None and _folder() != self._folder:
+            try:
+                os.chdir(self._folder)
+            except OSError:
+                return False
+        return _set_up() == self._set_up and not self._still_runs()
 
     def _still_runs(self) -> bool:
         """Whether a timer waits in a thread, or a thread uses the CPU. Only new threads, and those of a process whose
@@ -105,6 +68,19 @@ class Leftovers:
         self._seen.update(new)
         self._used = used
         return _is_busy()
+
+
+def _set_up() -> tuple[object, ...]:
+    """What modules set up for the whole process when they are imported."""
+    return (
+        os.environ._data.copy(),  # type: ignore[attr-defined]  # noqa: SLF001 - 20 times as fast as the public ones
+        time.tzname,
+        locale.setlocale(locale.LC_ALL),
+        *map(signal.getsignal, _SIGNALS),
+        *map(resource.getrlimit, _LIMITS),
+        gc.isenabled(), gc.get_threshold(),
+        socket.getdefaulttimeout(), sys.getswitchinterval(), sys.getrecursionlimit(),
+    )
 
 
 def _folder() -> str | None:

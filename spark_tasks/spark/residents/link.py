@@ -77,7 +77,7 @@ def serve(ticket: Ticket) -> None:
             if ticket.slow_s:
                 faulthandler.dump_traceback_later(ticket.slow_s, file=sys.stderr)
             try:
-                answer = pickled_outcomes([run_split(split)])
+                answer = pickled_outcomes([run_split(split)], ticket.max_result_bytes)
             finally:
                 if ticket.slow_s:
                     faulthandler.cancel_dump_traceback_later()

@@ -28,13 +28,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_tasks.process.rate_limited_log import RateLimitedLog
+from spark_tasks.spark.executor import MAX_RESULT_BYTES
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.wire import Ticket
 
 _logger = logging.getLogger(__name__)
 
 SUN_PATH = 103  # bytes of a Unix socket's path: 107 on Linux, 103 on macOS
-MAX_HANDSHAKES = 64  # handshakes at a time
+MAX_HANDSHAKES = 64  # handshakes at a time, beside those of the processes that are expected
 BACKLOG = 1024  # connections that wait for one; a full backlog refuses others
 RETRY_S = 1.0
 
@@ -108,13 +109,14 @@ class ExecutorListener:
 
     def __init__(
         self, joined: Callable[[int, Line], None], *, remote: bool = False, bind: str = "127.0.0.1", port: int = 0,
-        slow_s: float = 0.0,
+        slow_s: float = 0.0, max_result_bytes: int = MAX_RESULT_BYTES,
     ) -> None:
         """Raises OSError."""
         self.host = bind
         self._closed = False
         self._joined = joined
         self._slow_s = slow_s
+        self._most = max_result_bytes
         self._lock = threading.Lock()
         self._expected: dict[int, _Expected] = {}
         self._withdrawn: deque[tuple[int, bytes]] = deque(maxlen=MAX_HANDSHAKES)
@@ -146,9 +148,9 @@ class ExecutorListener:
             self._expected[number] = _Expected(token)
         stacks, slow_s = ("", self._slow_s) if self._remote else (str(self.folder), 0.0)
         if self._path:
-            return Ticket(number, token, self._path, stacks=stacks, slow_s=slow_s)
+            return Ticket(number, token, self._path, stacks=stacks, slow_s=slow_s, max_result_bytes=self._most)
         port = self._listener.getsockname()[1]
-        return Ticket(number, token, "", self.host, port, self._certificate, stacks, slow_s)
+        return Ticket(number, token, "", self.host, port, self._certificate, stacks, slow_s, self._most)
 
     def forget(self, number: int) -> None:
         """Withdraws a ticket, or removes the file with its stacks that a killed process has left."""
@@ -181,7 +183,7 @@ class ExecutorListener:
                 continue
             number = next(self._numbers)
             with self._lock:
-                if len(self._greeted) >= MAX_HANDSHAKES:  # an executor needs milliseconds for it
+                if len(self._greeted) >= MAX_HANDSHAKES + len(self._expected):  # each has one at a time
                     oldest = self._greeted.pop(next(iter(self._greeted)))
                     with suppress(OSError):
                         socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # wakes its thread

@@ -34,8 +34,9 @@ class Pool:
         self._settings = settings
         self._lock = lock
         self.processes = ProcessManager(
-            listener, lock, max_processes=settings.max_processes, ended=self._ended, returned=self._returned,
-            changed=self.dispatch, died=died, given_up=lambda error: self.fail(error, waiting_only=True),
+            listener, lock, max_processes=settings.max_processes, max_result_bytes=settings.max_result_bytes,
+            ended=self._ended, returned=self._returned, changed=self.dispatch, died=died,
+            given_up=lambda error: self.fail(error, waiting_only=True),
         )
 
     def submit(self, batch: SplitBatch, splits: Sequence[bytes | DeferredSplit]) -> None:

@@ -50,8 +50,7 @@ class Resident:
     launcher: Launcher
     line: Line | None = None
     item: Item | None = None
-    connector: str = ""  # of its newest split; its objects and connections are in this process
-    former: str = ""  # the connector of the split before, if that is another one
+    connector: str = ""  # of the last split that it has begun; its objects and connections are in this process
     since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
     exempt: bool = False  # its split does not count as running: it uses no CPU, or has been running for long
     new: bool = True  # it has not been idle yet
@@ -63,16 +62,14 @@ class Resident:
     inbox: queue.SimpleQueue[tuple[Item, int] | None] = field(default_factory=queue.SimpleQueue)
     thread: threading.Thread | None = None
 
-    def take(self, item: Item, connector: str) -> None:
-        """Gets a split of this connector."""
-        self.former = self.connector if self.connector != connector else ""
-        self.connector = connector
+    def take(self, item: Item) -> None:
+        """Gets a split."""
         self.item, self.since, self.exempt = item, time.monotonic(), False
         self.cpu, self.slow_at = (0.0, 0.0), 0.0
 
-    def frame_of(self, payload: bytes) -> bytes:
-        """The payload of the frame with the split that it has got: it restores itself before another connector's."""
-        return wire.OTHER + payload if self.former else payload
+    def frame_of(self, payload: bytes, connector: str) -> bytes:
+        """The payload of the frame with a split of this connector: the process restores itself before another one's."""
+        return wire.OTHER + payload if self.connector not in {"", connector} else payload
 
 
 def best_for(connector: str, idle: Sequence[Resident]) -> Resident:

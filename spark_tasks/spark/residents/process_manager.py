@@ -17,7 +17,7 @@ from spark_tasks.backoff import doubled
 from spark_tasks.errors import plugin_code
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
-from spark_tasks.spark.executor import MAX_RESULT_BYTES, Outcome
+from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.fairness import connector_of
@@ -28,7 +28,6 @@ from spark_tasks.spark.residents.process_state import has_ended
 
 _logger = logging.getLogger(__name__)
 
-MAX_ANSWER_BYTES = MAX_RESULT_BYTES + (4 << 20)  # executors report larger results as errors
 DEATH_S = 5.0  # how long it may take until the end of a killed process is noticed
 ENDING_S = 0.2  # how long a process may take to end after its connections have
 BACKOFF_S = 0.2  # doubled with each successive process that did not join
@@ -49,7 +48,7 @@ class ProcessManager:
     """
 
     def __init__(
-        self, listener: Expects, lock: threading.Condition, *, max_processes: int,
+        self, listener: Expects, lock: threading.Condition, *, max_processes: int, max_result_bytes: int,
         ended: Callable[[Item, Outcome | Exception], Callable[[], None]], returned: Callable[[Item], None],
         changed: Callable[[], None], given_up: Callable[[Exception], None],
         died: Callable[[], None],
@@ -60,6 +59,7 @@ class ProcessManager:
         self._listener = listener
         self._lock = lock
         self._max_processes = max_processes
+        self._max_answer_bytes = max_result_bytes + (4 << 20)  # executors report larger results as errors
         self._ended = ended
         self._returned = returned
         self._changed = changed
@@ -227,14 +227,13 @@ class ProcessManager:
 
     def give(self, item: Item) -> None:
         """Gives a split to the idle process that suits it best. The caller holds the lock, and a process is idle."""
-        connector = connector_of(item.batch.task)
-        resident = best_for(connector, self.idle)
+        resident = best_for(item.connector, self.idle)
         self.idle.remove(resident)
         self.most_busy = max(self.most_busy, len(self.residents) - len(self.idle))
-        resident.take(item, connector)
+        resident.take(item)
         begun = 0
         if resident.line is not None and isinstance(item.split, bytes):
-            begun = wire.begin_to_send(resident.line.work, resident.frame_of(item.split))
+            begun = wire.begin_to_send(resident.line.work, resident.frame_of(item.split, item.connector))
         resident.inbox.put((item, begun))
 
     def _drive(self, resident: Resident, line: Line) -> None:
@@ -243,7 +242,7 @@ class ProcessManager:
             item, begun = given
             try:
                 with plugin_code():
-                    payload = resident.frame_of(item.payload())
+                    payload = resident.frame_of(item.payload(), item.connector)
             except Exception as error:  # noqa: BLE001 - a plugin's objects may not be picklable
                 self._over(resident, item, error)
                 continue
@@ -254,7 +253,7 @@ class ProcessManager:
                     self._returned(item)
                 break
             try:
-                answer = wire.receive(line.work, MAX_ANSWER_BYTES)
+                answer = wire.receive(line.work, self._max_answer_bytes)
             except Exception as error:  # noqa: BLE001 - any end of the connection, or an invalid size
                 pending = self._gone(resident, item.batch.task)
                 line.kill()  # it runs on if the plugin has only closed the connections
@@ -269,6 +268,7 @@ class ProcessManager:
             if not answer:
                 self._replace(resident, item)
                 break
+            resident.connector = item.connector
             try:
                 outcome: Outcome | Exception = outcome_of(answer, item.batch.task)
             except SparkLostError as error:
@@ -284,7 +284,7 @@ class ProcessManager:
         """The process has not begun the split, because of what another connector has left there."""
         self._replaced.log(
             _logger, logging.WARNING, "Replacing an executor process: a thread or a timer that connector %s has left "
-            "behind still runs in it, or something that it has changed cannot be restored", resident.former)
+            "behind still runs in it, or environment variables, limits or the like are changed", resident.connector)
         with self._lock:
             pending, resident.item = resident.item is item, None
             if not resident.removed:

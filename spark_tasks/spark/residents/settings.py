@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from spark_tasks.spark.executor import MAX_RESULT_BYTES
+
 MODE = "heeler.executors.mode"
 RESIDENT, BATCH = "resident", "batch"
 MAX_PROCESSES = 64
@@ -21,9 +23,9 @@ def default_running() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSettings:
-    """`mode`: RESIDENT or BATCH, for which nothing else applies. `max_processes`: the maximum number of processes;
-    `running`: of splits that use the CPU at the same time (those that wait for something else or run for long do not
-    count).
+    """`mode`: RESIDENT or BATCH, for which only `max_result_bytes` applies: the maximum size of a split's result.
+    `max_processes`: the maximum number of processes; `running`: of splits that use the CPU at the same time (those that
+    wait for something else or run for long do not count).
     `spark_delay_s`: how long after the first batch a local Spark is started; None: when the executors are quiet.
     """
 
@@ -35,6 +37,7 @@ class ExecutorSettings:
     spark_delay_s: float | None = None
     spare: int = 1
     mode: str = RESIDENT
+    max_result_bytes: int = MAX_RESULT_BYTES
 
     def max_per_connector(self, processes: int) -> int:
         """How many splits of a connector may run at the same time if there may be so many processes: fewer."""

@@ -16,6 +16,8 @@ import struct
 import time
 from dataclasses import dataclass
 
+from spark_tasks.spark.executor import MAX_RESULT_BYTES
+
 HEAD = struct.Struct(">Q")
 HELLO = struct.Struct(">Q?Q32s32s")  # number, leash?, pid, proof, challenge
 OTHER = b"\0"  # a pickle begins with another byte
@@ -32,7 +34,7 @@ class Ticket:
     """What a process needs to join. `token`: valid once for each of its two connections. `path`: the worker's Unix
     socket; if empty, TLS to `host` and `port`, whose certificate must be `certificate` (PEM). `slow_s`: the stack of a
     split that takes longer is written to the executor's log; if 0, the worker asks for it, and it is written to a file
-    in the folder `stacks`.
+    in the folder `stacks`. `max_result_bytes`: of a split.
     """
 
     number: int
@@ -43,6 +45,7 @@ class Ticket:
     certificate: str = ""
     stacks: str = ""
     slow_s: float = 0.0
+    max_result_bytes: int = MAX_RESULT_BYTES
 
     def __repr__(self) -> str:
         return f"Ticket({self.number}, {self.path or f'{self.host}:{self.port}'})"  # the token is a secret

@@ -231,3 +231,9 @@ def test_executor_settings_are_the_workers():
         "heeler.executors.max": "3", "heeler.executors.running.max": "9", "heeler.executors.slow.ms": "1500",
         "heeler.executors.port": "7777", "heeler.executors.mode": "batch", "heeler.spark.start.delay.ms": "20"}))
     assert found == ExecutorSettings(3, 3, slow_s=1.5, port=7777, spark_delay_s=0.02, mode="batch")
+
+
+@pytest.mark.parametrize("largest", [1 << 20, 256 << 20, 2_000_000_000])
+def test_a_result_has_room_for_the_largest_record_as_it_was_read_and_after_the_chain(largest):
+    found = executor_settings(with_({"heeler.max.record.bytes": str(largest)}))
+    assert found.max_result_bytes > max(2 * largest, 255 << 20)

@@ -16,7 +16,7 @@ import pytest
 from rest.server.keys import Listener
 from rest.server.settings import RestSettings
 from spark_tasks.process import worker_requests
-from spark_tasks.process.worker_requests import WorkerUnreachableError, exchange
+from spark_tasks.process.worker_requests import NotConnectedError, WorkerUnreachableError, exchange
 from tests.rigs.fake_herder import FakeWorker
 from tests.rigs.serving import Certificates, make_certificates, serving, stub
 
@@ -106,6 +106,17 @@ def test_shutting_the_socket_down_ends_the_request() -> None:
 
     with answering(b"", then_silent=True) as url, pytest.raises(WorkerUnreachableError):
         ask(url, connected=shut_down)
+
+
+def test_without_a_thread_for_its_limit_a_request_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What sends it tries again, as after other momentary failures; the system's limit of threads failed its task."""
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(NotConnectedError, match="can't start new thread"):
+            ask(f"http://127.0.0.1:{server.getsockname()[1]}/", "POST", b"{}")
 
 
 @pytest.fixture(scope="module")

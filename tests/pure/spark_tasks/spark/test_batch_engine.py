@@ -36,7 +36,7 @@ class Spark:
         Spark.looks += 1
         return 2 if self.number == 1 else 1
 
-    def run(self, _group: str, label: str, partitions: list[list[bytes]], _names: Any) -> list[list[Outcome]]:
+    def run(self, _group: str, label: str, partitions: list[list[bytes]], *_more: Any) -> list[list[Outcome]]:
         if self.number == 1 and label != "warm-up":
             raise SparkSilentError("it has ended")
         if label != "warm-up":

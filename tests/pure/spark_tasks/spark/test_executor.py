@@ -25,7 +25,6 @@ from spark_tasks.errors import DataError, PluginExitError, RetriableError
 from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.readers import distribute
 from spark_tasks.sources.split import as_batches, read_simple
-from spark_tasks.spark import executor
 from spark_tasks.spark.executor import (
     Outcome,
     PermanentSplitError,
@@ -420,10 +419,9 @@ def test_a_cancelled_future_of_a_plugin_is_no_cancelled_batch() -> None:
         value_of(outcome)
 
 
-def test_a_result_that_is_too_large_fails_its_split_in_the_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_is_too_large_fails_its_split_in_the_executor() -> None:
     """It would take the memory of the worker, which all connectors share."""
-    monkeypatch.setattr(executor, "MAX_RESULT_BYTES", 1 << 20)
-    large, small = pickle.loads(pickled_outcomes([Outcome(bytes(3 << 20)), Outcome(bytes(1 << 10))]))
+    large, small = pickle.loads(pickled_outcomes([Outcome(bytes(3 << 20)), Outcome(bytes(1 << 10))], 1 << 20))
     with pytest.raises(PermanentSplitError, match="the result of a split has 3 MiB, more than the 1 MiB"):
         value_of(large)
     assert value_of(small) == bytes(1 << 10)

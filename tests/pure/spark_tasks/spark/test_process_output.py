@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import logging
+import math
+import os
 import re
+import threading
 
 import pytest
 from hypothesis import given
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.spark import process_output
 from spark_tasks.spark.process_output import OutputBudget, SparkOutput, pass_on
+from tests.rigs.support import wait_until
 
 TRACE = ["\tat org.sparkproject.guava.base.Preconditions.checkArgument(Preconditions.java:119)\n", "\t... 21 more\n"]
 STRANGER = ["26/11/22 18:03:41 WARN TransportChannelHandler: Exception in connection from /127.0.0.1:49050\n",
@@ -58,15 +62,27 @@ def test_only_lines_about_rejected_connections_are_left_out(lines: list[str]) ->
     assert out.count("TransportChannelHandler") == lines.count(STRANGER[0])
 
 
-class Pieces(io.BytesIO):
+class Pieces(io.FileIO):
     """Output that arrives in pieces of 1000 bytes."""
 
-    def read1(self, _size: int | None = -1) -> bytes:
-        return super().read1(1000)
+    def read1(self, _size: int = -1) -> bytes:
+        return super().read(1000) or b""
+
+
+@pytest.fixture
+def pipe() -> tuple[Pieces, io.FileIO]:
+    """The two ends of a process's output."""
+    read, write = os.pipe()
+    return Pieces(read), io.FileIO(write, "w")
+
+
+def dropped(text: str) -> int:
+    return sum(int(lines) for lines in re.findall(r"(\d+) lines", text))
 
 
 def test_more_output_than_the_worker_can_filter_is_dropped_by_lines_and_counted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, pipe: tuple[Pieces, io.FileIO], capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A plugin that printed in a loop used a CPU of the worker."""
     monkeypatch.setattr(process_output, "BURST_BYTES", 10_000)
@@ -74,11 +90,44 @@ def test_more_output_than_the_worker_can_filter_is_dropped_by_lines_and_counted(
     now = [0.0]
     monkeypatch.setattr(process_output.time, "monotonic", lambda: now[0])
     lines = [f"line {number:05}\n" for number in range(3_000)]
-    pass_on(Pieces("".join(lines).encode()))
+    with pipe[1] as output:
+        output.write("".join(lines).encode())
+    pass_on(pipe[0])  # type: ignore[arg-type]
     written = capsys.readouterr().err.splitlines(keepends=True)
     assert 800 < len(written) < 1000
     assert written == lines[: len(written)]
-    assert sum(int(dropped) for dropped in re.findall(r"(\d+) lines", caplog.text)) == 3_000 - len(written)
+    assert dropped(caplog.text) == 3_000 - len(written)
+
+
+def test_all_of_a_short_burst_is_reported_although_nothing_follows(
+    monkeypatch: pytest.MonkeyPatch, pipe: tuple[Pieces, io.FileIO], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only its first piece was, until the process that printed it ended."""
+    monkeypatch.setattr(process_output, "BURST_BYTES", 1_000)
+    monkeypatch.setattr(process_output, "BYTES_PER_S", 1)
+    monkeypatch.setattr(process_output, "FIRST_REPORT_S", 0.05)
+    with pipe[1] as output:
+        thread = threading.Thread(target=pass_on, args=(pipe[0],))
+        output.write(b"a line\n" * 3_000)
+        thread.start()
+        wait_until(lambda: dropped(caplog.text) > 2_500)
+    thread.join(20)
+
+
+def test_more_is_reported_once_a_minute(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(process_output, "BURST_BYTES", 10)
+    monkeypatch.setattr(process_output, "BYTES_PER_S", 0)
+    now = [0.0]
+    monkeypatch.setattr(process_output.time, "monotonic", lambda: now[0])
+    budget, due = OutputBudget(), []
+    for at in (0.0, 0.5, 1.0, 20.0, 61.0):
+        now[0] = at
+        budget.takes(b"a line...\n")
+        due.append(budget.due_s)
+        if budget.due_s <= 0:
+            budget.report()
+    assert due == [math.inf, 1.0, 0.5, -18.5, 19.0]
+    assert dropped(caplog.text) == 3
 
 
 def test_output_passes_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

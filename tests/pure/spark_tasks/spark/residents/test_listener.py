@@ -145,6 +145,18 @@ def test_silent_connections_do_not_keep_executors_from_joining(listener: tuple[E
         sock.close()
 
 
+def test_executors_that_join_at_the_same_time_do_not_cut_each_other_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, each needs seconds between its connection and what it says."""
+    monkeypatch.setattr(module, "MAX_HANDSHAKES", 4)
+    listener = ExecutorListener(lambda *_: None)
+    tickets = [listener.expect(number) for number in range(20)]
+    connected = [make_noise(ticket, b"") for ticket in tickets]
+    for sock, ticket in reversed(list(zip(connected, tickets, strict=True))):  # the last one was accepted last
+        wire.greet(sock, ticket, leash=True)
+        sock.close()
+    listener.close()
+
+
 def test_executors_can_join_again_after_the_system_had_no_thread_left(
     listener: tuple[ExecutorListener, Came], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +238,13 @@ def test_an_executor_connects_only_to_its_own_worker() -> None:
         dial(replace(other, token=mine.token), leash=True)
     for listener in doors:
         listener.close()
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_ticket_says_how_large_a_result_may_be(remote: bool) -> None:
+    listener = ExecutorListener(lambda *_: None, remote=remote, max_result_bytes=5)
+    assert listener.expect(1).max_result_bytes == 5
+    listener.close()
 
 
 def test_the_socket_is_in_a_folder_of_the_user_alone_and_a_ticket_does_not_show_its_token() -> None:

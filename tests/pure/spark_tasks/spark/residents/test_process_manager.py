@@ -6,12 +6,15 @@ import signal
 import socket
 import threading
 from concurrent.futures import CancelledError
+from typing import Any
 
 import pytest
 
+from spark_tasks.errors import DataError
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.residents import process_manager
 from spark_tasks.spark.residents.process import Resident, best_for
+from spark_tasks.task import DeferredSplit
 from tests.rigs.executors import (
     MAX_PROCESSES,
     RUNNING,
@@ -24,7 +27,16 @@ from tests.rigs.executors import (
     begun,
     gates,
 )
-from tests.rigs.splits import Answer, ChangeProcess, CloseDescriptors, LeaveBehind, OomScore, SeeProcess
+from tests.rigs.splits import (
+    Answer,
+    ChangeProcess,
+    CloseDescriptors,
+    ImportUsual,
+    LeaveBehind,
+    OomScore,
+    SeeProcess,
+    SetUpProcess,
+)
 from tests.rigs.support import wait_until
 
 
@@ -301,12 +313,40 @@ def test_a_connector_prefers_the_process_that_it_has_used(rig: Rig) -> None:
     assert [used(rig, name) for name in "ab"] == before
 
 
+def test_a_process_restores_itself_before_another_connectors_first_split_that_it_gets() -> None:
+    """One that could not be sent does not count: what the former connector has left there would meet the next one."""
+    def fail() -> Any:
+        raise DataError("no split")
+
+    rig, launcher = Rig(), Threads()
+    launcher.max_processes = 1
+    rig.pool.use(launcher)
+    assert rig.submit("a-0", Answer(1)).result(20) == [1]
+    rig.idle(1)
+    with pytest.raises(DataError, match="no split"):
+        rig.submit("b-0", DeferredSplit(fail)).result(20)
+    for task in ("b-0", "b-1", "a-0"):
+        rig.idle(1)
+        assert rig.submit(task, Answer(2)).result(20) == [2]
+    assert launcher.restored == [False, True, False, True]
+    rig.pool.close(CancelledError(), 5)
+    rig.listener.close()
+
+
 def test_another_connector_gets_the_process_that_was_not_used_for_longest(rig: Rig) -> None:
     rig.idle(1)
     with rig.lock:
         processes = [Resident(n, Threads(), connector=name) for n, name in enumerate("abca")]
     assert [best_for(name, processes).number for name in "abcd"] == [3, 1, 2, 0]
     assert best_for("d", [*processes, Resident(9, Threads())]).number == 9
+
+
+def only(rig: Rig, connector: str) -> None:
+    """Ends the idle processes of others."""
+    wait_until(lambda: any(one.connector == connector for one in rig.processes.idle))
+    with rig.lock:
+        for resident in [one for one in rig.processes.idle if one.connector != connector]:
+            rig.processes.end_idle(resident)
 
 
 @pytest.mark.integration  # processes of their own
@@ -322,6 +362,32 @@ def test_what_a_plugin_has_changed_in_its_process_is_restored_for_other_connecto
 
 
 @pytest.mark.integration  # processes of their own
+def test_a_process_that_a_plugin_has_set_up_is_replaced_for_other_connectors_and_kept_for_its_own(real: Rig) -> None:
+    """Its modules are not imported again, so what they have set up must not be taken from them."""
+    (before,) = real.submit("b-0", SeeProcess()).result(30)
+    (pid,) = real.submit("a-0", SetUpProcess()).result(30)
+    (own,) = real.submit("a-1", SeeProcess()).result(30)
+    assert own[-3:] == ("GERMAN", 20_000, pid)
+    only(real, "a")
+    (other,) = real.submit("b-0", SeeProcess()).result(30)
+    assert (other[:-1], other[-1] == pid) == (before[:-1], False)
+
+
+@pytest.mark.integration  # processes of their own
+def test_usual_plugins_share_processes(
+    real: Rig, processes: Processes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds, most, grow = 3, 2, real.processes.grow
+    monkeypatch.setattr(real.processes, "grow", lambda wanted: grow(min(wanted, most - len(processes.started))))
+    for _ in range(rounds):
+        batches = [real.submit(f"c{number}-0", ImportUsual()) for number in range(50)]
+        pids = {batch.result(60)[0] for batch in batches}
+        assert pids <= {process.pid for process in processes.started}
+    assert len(processes.started) == most
+    assert "Replacing" not in caplog.text
+
+
+@pytest.mark.integration  # processes of their own
 def test_the_kernel_ends_an_executor_process_before_the_worker(real: Rig) -> None:
     assert real.submit("a-0", OomScore()).result(30)[0] > OomScore().run()
 
@@ -332,12 +398,8 @@ def test_a_process_in_which_a_plugin_still_runs_is_replaced_for_other_connectors
     kind: str, real: Rig, processes: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (pid,) = real.submit("a-0", LeaveBehind(kind)).result(30)
-    wait_until(lambda: any(one.connector for one in real.processes.idle))
-    with real.lock:
-        for resident in [one for one in real.processes.idle if not one.connector]:
-            real.processes.end_idle(resident)
-        other = real.submit("b-0", SeeProcess())  # it gets the process of a, as there is no other
-    assert other.result(30)[0][-1] != pid
+    only(real, "a")
+    assert real.submit("b-0", SeeProcess()).result(30)[0][-1] != pid
     assert "that connector a has left behind" in caplog.text
     wait_until(lambda: [p.poll() for p in processes.started if p.pid == pid] == [-signal.SIGKILL])
     assert real.died == 0, "it was expected to end"

@@ -1,0 +1,47 @@
+"""How much a split of a Java sink returns."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.plugins.chain_cut import Cut
+from spark_tasks.sinks import split as module
+from spark_tasks.sinks.java_sink_split import java_sink_job
+from spark_tasks.sinks.split import SinkResult, SinkSplit
+from spark_tasks.spark.executor import Outcome, pickled_outcomes
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+VALUE = b'"' + b"x" * (300 << 10) + b'"'
+
+
+def test_a_split_of_large_records_returns_only_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """512 of 300 KB were planned, as their size was not known, and the result was too large: again after a restart."""
+    read = [0]
+
+    def read_range(*_range: Any, **_more: Any) -> Iterator[pa.RecordBatch]:
+        for offset in range(512):
+            read[0] += 1
+            columns = [pa.array([offset]), pa.array([0]), pa.nulls(1, pa.binary()), pa.array([VALUE], pa.binary()),
+                       pa.nulls(1, RAW_SCHEMA.field("headers").type)]
+            yield pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
+
+    monkeypatch.setattr(module, "read_range", read_range)
+    monkeypatch.setattr(module, "shared_cluster", lambda _client: None)
+    connector = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+    context: Any = SimpleNamespace(worker=SimpleNamespace(converters={}, max_record_bytes=1 << 20), connector=connector)
+    settings: Any = SimpleNamespace(client={}, isolation="read_uncommitted", errors=ErrorHandling())
+    job = java_sink_job(context, settings, Cut(converted=frozenset({"value"})))
+    result: SinkResult = SinkSplit(job, "t", 0, 0, 512).run()
+    assert result.failure is None
+    assert result.records == result.next_offset == read[0] == 28  # 8 MiB
+    assert sum(len(batch) for batch in result.messages[0]) == 28
+    (outcome,) = pickle.loads(pickled_outcomes([Outcome(result)], 17 << 20))
+    assert outcome.error is None
