@@ -329,3 +329,29 @@ def test_a_list_without_a_type_of_its_elements_is_a_header(literal, payload):
 def test_of_entries_with_equal_keys_the_last_one_is_kept(key, payload, entries):
     """For most types of keys, all were."""
     assert read(Schema(Type.MAP, key=key, value=Schema(Type.INT32)), payload, "[]") == [entries, []]
+
+
+def test_a_map_with_a_null_key_is_a_bad_record():
+    """Arrow ended the process."""
+    with pytest.raises(BadRowError, match="null key") as bad:
+        read(Schema(Type.MAP, key=Schema(Type.INT32, optional=True), value=Schema(Type.INT32)), "[[1,2]]",
+             "[[3,4],[null,1]]")
+    assert bad.value.row == 1
+
+
+@pytest.mark.parametrize("key", ["int32", "double", "boolean"])
+def test_a_default_with_a_null_key_is_refused(key):
+    """Arrow ended the process, that of the worker too."""
+    schema = of("map", keys=of(key, optional=True), values=of("int32"), default=[[None, 1]])
+    with pytest.raises(ConfigError, match=r"schema\.content.*default"):
+        converter(**{"schema.content": json.dumps(schema)})
+
+
+def test_members_may_have_any_order_and_many_names_of_a_size():
+    names = [f"f{i}" for i in range(200)] + ["ä", 'q"', "same0", "same1"]
+    schema = Schema(Type.STRUCT, fields=tuple(Field(name, Schema(Type.INT32, optional=True)) for name in names))
+    rows = [{name: row for name in found} for row, found in enumerate([
+        names, names[::-1], names[::3], ["", *names[100:], "f", "g0", "same2", "zzzzzzz", *names[:50]], [], ["x"], names])]
+    texts = [json.dumps(row, ensure_ascii=False).encode() for row in rows]
+    found, _ = converter(**{"schema.content": to_text(schema)}).to_connect("t", pa.array(texts))
+    assert found.to_pylist() == [{name: row.get(name) for name in names} for row in rows]
