@@ -242,7 +242,7 @@ def _members_of_envelopes(tape: Tape) -> tuple[Bools, np.ndarray[Any, Any]]:
         packed, ends = packed_names(written)
         state, row, key = kernels.members(
             tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tape.roots, packed, ends, len(written), row,
-            cells, False,
+            cells,
         )
         if state == kernels.FOUND:
             break

@@ -2,9 +2,11 @@
 
 import base64
 import json
+import timeit
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schem
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
 from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.converters.json_columns import members_named, read_tape
 from spark_tasks.pipeline.converters.values import parse_string
 from spark_tasks.pipeline.failures import reason_of
 from spark_tasks.pipeline.java_values import Moment, Struct
@@ -347,11 +350,25 @@ def test_a_default_with_a_null_key_is_refused(key):
         converter(**{"schema.content": json.dumps(schema)})
 
 
+NAMES = [f"f{i}" for i in range(1000)]
+
+
 def test_members_may_have_any_order_and_many_names_of_a_size():
     names = [f"f{i}" for i in range(200)] + ["ä", 'q"', "same0", "same1"]
     schema = Schema(Type.STRUCT, fields=tuple(Field(name, Schema(Type.INT32, optional=True)) for name in names))
-    rows = [{name: row for name in found} for row, found in enumerate([
-        names, names[::-1], names[::3], ["", *names[100:], "f", "g0", "same2", "zzzzzzz", *names[:50]], [], ["x"], names])]
+    others = ["", *names[100:], "f", "g0", "same2", "zzzzzzz", *names[:50]]
+    orders = [names, names[::-1], names[::3], others, [], ["x"], names]
+    rows = [dict.fromkeys(order, row) for row, order in enumerate(orders)]
     texts = [json.dumps(row, ensure_ascii=False).encode() for row in rows]
     found, _ = converter(**{"schema.content": to_text(schema)}).to_connect("t", pa.array(texts))
     assert found.to_pylist() == [{name: row.get(name) for name in names} for row in rows]
+
+
+@pytest.mark.parametrize("others", [NAMES[::-1], [f"g{i}" for i in range(1000)], NAMES[::2] + NAMES[1::2]])
+def test_members_in_another_order_or_that_are_not_declared_take_hardly_longer(others):
+    """They took a hundred times as long."""
+    times = []
+    for order in (NAMES, others):
+        tape = read_tape(pa.array([json.dumps(dict.fromkeys(order, 1)).encode()] * 20))
+        times.append(min(timeit.repeat(partial(members_named, tape, tape.roots, NAMES), number=1, repeat=4)))
+    assert times[1] < 20 * times[0]
