@@ -306,6 +306,7 @@ LISTED = Schema(Type.ARRAY, value=Schema(Type.INT32, name=TIME, version=1))
     (Schema(Type.MAP, key=Schema(Type.STRING), value=PRICE.as_optional()), {"b": Decimal(2), "a": None},
      '{"b":"AMg=","a":null}'),
     (Schema(Type.MAP, key=Schema(Type.INT32), value=Schema(Type.INT32)), [(1, 2)], "[[1,2]]"),
+    (Schema(Type.ARRAY, optional=True), None, "null"), (Schema(Type.INT32, default="7"), None, "7"),
     (None, np.float32(0.1), "0.1"), (None, {"b": [1, "x"], "a": np.int32(5)}, '{"b":[1,"x"],"a":5}'),
 ])
 def test_headers_may_be_values_of_python_and_of_java(schema, value, payload):
@@ -315,10 +316,35 @@ def test_headers_may_be_values_of_python_and_of_java(schema, value, payload):
     assert written == f'{{"schema":{described},"payload":{payload}}}'
 
 
-@pytest.mark.parametrize(("literal", "payload"), [("[]", "[]"), ('[1,"a"]', '[1,"a"]')])
-def test_a_list_without_a_type_of_its_elements_is_a_header(literal, payload):
-    written = converter().from_connect_header("t", "h", *parse_string(literal))
-    assert written.decode() == f'{{"schema":{{"type":"array","items":null,"optional":false}},"payload":{payload}}}'
+@pytest.mark.parametrize("literal", [
+    "[]", '[1,"a"]', "[true,1.5]", '[1.5,"x",null]', '[[2],[1,"x"]]', '["x",{"a":[1,"y"],"b":2}]'])
+def test_a_list_without_a_type_of_its_elements_is_a_header(literal):
+    """Most were bad records."""
+    schema, value = parse_string(literal)
+    written = converter().from_connect_header("t", "h", schema, value).decode()
+    assert written == f'{{"schema":{to_text(schema)},"payload":{literal}}}'
+
+
+@pytest.mark.parametrize(("literal", "key", "payload"), [
+    ('{"a":1,"b":"x"}', "string", '{"a":1,"b":"x"}'), ('{"a":[1,"x"]}', "string", '{"a":[1,"x"]}'),
+    ('{1:1,2:"x"}', "int8", '[[1,1],[2,"x"]]'),
+])
+def test_a_map_without_a_type_of_its_values_is_a_header(literal, key, payload):
+    """Each such record was a bad one."""
+    written = json.loads(converter().from_connect_header("t", "h", *parse_string(literal)))
+    assert (written["schema"]["type"], written["schema"]["keys"]["type"]) == ("map", key)
+    assert json.dumps(written["payload"], separators=(",", ":")) == payload
+    plain = converter(**{"schemas.enable": "false"}).from_connect_header("t", "h", *parse_string(literal))
+    assert plain.decode() == payload
+
+
+@pytest.mark.parametrize(("schema", "value"), [
+    *(parse_string(literal) for literal in ("{}", '[[1,"x"],[2]]')), (None, 2**70), (None, [1, object()]),
+    (Schema(Type.ARRAY), {}), (Schema(Type.ARRAY), None), (Schema(Type.INT8), "x"),
+])
+def test_a_value_that_java_cannot_write_is_a_bad_record(schema, value):
+    with pytest.raises(DataError, match=r"\w"):
+        converter().from_connect_header("t", "h", schema, value)
 
 
 @pytest.mark.parametrize(("key", "payload", "entries"), [
