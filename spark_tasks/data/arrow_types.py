@@ -42,7 +42,9 @@ MAX_DECIMAL_BITS: Final = 256
 
 
 def to_arrow(schema: Schema) -> pa.DataType:
-    """Returns the Arrow type of the schema's values. Raises DataError for a Decimal that Arrow does not support."""
+    """Returns the Arrow type of the schema's values. Raises DataError for a Decimal that Arrow does not support,
+    and for a list or map without types of elements.
+    """
     if schema.type is Type.ARRAY and schema.value:
         return pa.list_(pa.field("item", to_arrow(schema.value), nullable=schema.value.optional))
     if schema.type is Type.MAP and schema.key and schema.value:
@@ -54,7 +56,9 @@ def to_arrow(schema: Schema) -> pa.DataType:
         return pa.struct([pa.field(f.name, to_arrow(f.schema), nullable=f.schema.optional) for f in schema.fields])
     if schema.name == DECIMAL and schema.type is Type.BYTES:
         return _decimal(schema)
-    return _LOGICAL.get((schema.name or "", schema.type), _PLAIN.get(schema.type))
+    if schema.type not in _PLAIN:
+        raise DataError(f"the schema of this {schema.type.name} has no element, key or value type")
+    return _LOGICAL.get((schema.name or "", schema.type), _PLAIN[schema.type])
 
 
 def _decimal(schema: Schema) -> pa.DataType:

@@ -105,7 +105,7 @@ def to_json(schema: Schema) -> dict[str, Any]:
         out["fields"] = [{**to_json(field.schema), "field": field.name} for field in schema.fields]
     elif schema.type is Type.MAP:
         out["keys"] = to_json(_part(schema.key, "key"))
-        out["values"] = to_json(_part(schema.value, "value"))
+        out["values"] = None if schema.value is None else to_json(schema.value)
     elif schema.type is Type.ARRAY:
         out["items"] = None if schema.value is None else to_json(schema.value)
     out["optional"] = schema.optional

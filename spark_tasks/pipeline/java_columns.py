@@ -93,8 +93,6 @@ def _typed(found: Sequence[Any], schema: Schema, kind: pa.DataType) -> pa.Array:
             children.append(typed(inner, field.schema))
         fields = [field.with_type(child.type) for field, child in zip(kind, children, strict=True)]
         return struct_array(children, fields, len(found), nulls)
-    if schema.type is Type.ARRAY and schema.value is None:  # of elements of different types
-        return untyped(found)[0]
     if schema.type is Type.ARRAY and schema.value:
         items = typed([item for value in found if value is not None for item in value], schema.value)
         return pa.ListArray.from_arrays(_offsets(found), items, type=kind)

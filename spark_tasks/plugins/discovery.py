@@ -121,7 +121,7 @@ def _in_place(place: Path, complain: Complain) -> Iterator[Found]:
 def _name_of(distribution: metadata.Distribution) -> str:
     try:
         return str(distribution.metadata["Name"])
-    except UnicodeDecodeError:
+    except Exception:  # noqa: BLE001 - as in _tolerant
         return "a distribution"
 
 

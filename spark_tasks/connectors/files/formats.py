@@ -113,12 +113,13 @@ def _check_once(needed: Sequence[str], names: Sequence[str], path: Path | str) -
 def _header(path: str, settings: FilesSettings) -> tuple[list[str], int]:
     """Returns the names in the first row that is not empty, and where it ends; no names if there is none."""
     with open(path, "rb") as file:  # noqa: PTH123
-        start = file.read(SAMPLE_BYTES)
-    data, end = np.frombuffer(start, np.uint8), 0
-    while end < len(start):
-        begin, end = end, end + csv_rows.end_of_rows(data[end:], 1, settings)
-        if (row := start[begin:end]).strip(b"\r\n"):
-            return _names(_table(row, path, settings), path), end
+        start, end = file.read(SAMPLE_BYTES), 0
+        while end < len(start):
+            begin, end = end, end + csv_rows.end_of_rows(np.frombuffer(start, np.uint8)[end:], 1, settings)
+            if end == len(start) < _LONG_SAMPLE_BYTES and (more := file.read(_LONG_SAMPLE_BYTES - end)):
+                start, end = start + more, begin  # the row may be longer
+            elif (row := start[begin:end]).strip(b"\r\n"):
+                return _names(_table(row, path, settings), path), end
     return [], end
 
 
@@ -145,18 +146,15 @@ def _read_csv(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
     parsing, converting = _options(settings)
     names, begin = _header(part.path, settings) if settings.header else ([name for name, _ in columns], 0)
     wanted = [name for name, _ in columns]
-    _check_once(wanted, names, part.path)
-    if names and wanted and not set(names) & set(wanted):
-        raise DataError(f"file {part.path} has the columns {', '.join(names)}, but none of {', '.join(wanted)}: "
-                        "`pattern` selects files, `schema` sets columns")
     conversion = csv.ConvertOptions(
         **converting, column_types={name: pa.binary() if pa.types.is_string(kind) else kind for name, kind in columns},
         include_columns=wanted, include_missing_columns=True,
     )  # fmt: skip
     source = _bytes(part, begin)
+    is_odd = not set(names) & set(wanted) or len(set(names)) < len(names)
+    if is_odd and source.to_pybytes().strip(b"\r\n"):  # a file without rows has nothing to lose
+        _check_columns(part.path, names, wanted)
     data, at = np.frombuffer(source, np.uint8), 0
-    if not columns and source.to_pybytes().strip(b"\r\n"):
-        raise RetriableError(f"the columns of {part.path} could not be inferred when its rows were found")
     while at < len(data):
         # one block of whole rows: Arrow cannot read a row that is longer than a block, and if a block ends between the
         # CR and the LF of a quoted field, the LF is lost
@@ -179,6 +177,16 @@ def _read_csv(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
             texts = (_with_texts(batch, columns) for batch in table.to_batches() if len(batch))
             yield from ((as_value(batch), value_field(batch.schema)) for batch in texts)
         at = end
+
+
+def _check_columns(path: str, names: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raises an error if a file with the columns `names` does not have the ones that are wanted."""
+    if not wanted:
+        raise RetriableError(f"the columns of {path} could not be inferred when its rows were found")
+    _check_once(wanted, names, path)
+    if not set(names) & set(wanted):
+        raise DataError(f"file {path} has the columns {', '.join(names)}, but none of {', '.join(wanted)}: "
+                        "`pattern` selects files, `schema` sets columns")
 
 
 def _with_texts(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:

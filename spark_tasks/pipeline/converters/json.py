@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, time
-from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,10 +14,8 @@ from typing_extensions import override
 from spark_tasks.arrays.buffers import Bools, Bytes, Texts, all_valid, texts
 from spark_tasks.arrays.concatenation import join
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Type, Width
-from spark_tasks.data.arrow_types import fitting_decimal, to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
-from spark_tasks.data.schema import DECIMAL, Schema, to_text
-from spark_tasks.data.schema import Type as SchemaType
+from spark_tasks.data.schema import Schema, to_text
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters import json_kernels as kernels
 from spark_tasks.pipeline.converters import json_text
@@ -41,12 +37,11 @@ from spark_tasks.pipeline.converters.json_columns import (
     whole_values,
 )
 from spark_tasks.pipeline.converters.json_defaults import read_schema, with_numbers
+from spark_tasks.pipeline.converters.json_header import header_json
 from spark_tasks.pipeline.converters.json_tape import OBJECT, Tape, enclosed, tokenize
 from spark_tasks.pipeline.converters.json_typed import TypedReader
 from spark_tasks.pipeline.converters.json_write import JsonWriter
 from spark_tasks.pipeline.converters.python_values import to_python
-from spark_tasks.pipeline.java_columns import column
-from spark_tasks.pipeline.java_values import Moment, Struct
 
 _ENVELOPE = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
@@ -146,9 +141,7 @@ class JsonConverter(Converter, HeaderConverter):
 
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        return self._written(array, schema_of(metadata), metadata)
-
-    def _written(self, array: pa.Array, schema: Schema | None, metadata: Metadata | None) -> pa.Array:
+        schema = schema_of(metadata)
         schema = with_numbers(schema) if schema is not None and self._numeric else schema
         written = self._writer.write(array, schema, metadata)
         if self._schemas:
@@ -167,29 +160,12 @@ class JsonConverter(Converter, HeaderConverter):
 
     @override
     def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
-        array, metadata = column([(schema, _java_value(value, schema))])
-        written: bytes | None = self._written(array, schema, metadata)[0].as_py()
-        return written
-
-
-def _java_value(value: Any, schema: Schema | None) -> Any:
-    """Returns a value of Python, or of java_values, as one of java_values, decimals with the scale of their schema."""
-    kind = None if schema is None else schema.type
-    if isinstance(value, date | time):
-        return Moment.of(value)
-    if isinstance(value, Decimal) and schema is not None and schema.name == DECIMAL:
-        return fitting_decimal(value, to_arrow(schema))
-    if isinstance(value, list | tuple) and kind is SchemaType.MAP:
-        value = dict(value)  # pairs
-    if isinstance(value, list | tuple):
-        return [_java_value(item, schema and schema.value) for item in value]
-    if schema is not None and kind is SchemaType.STRUCT and isinstance(value, dict | Struct):
-        values = value if isinstance(value, dict) else value.values
-        return Struct(schema, {one.name: _java_value(values.get(one.name), one.schema) for one in schema.fields})
-    if isinstance(value, dict):
-        return {_java_value(key, schema and schema.key): _java_value(one, schema and schema.value)
-                for key, one in value.items()}
-    return value
+        if schema is None and value is None:
+            return None
+        schema = with_numbers(schema) if schema is not None and self._numeric else schema
+        payload = header_json(self._writer, schema, value)
+        described = "null" if schema is None else to_text(schema)
+        return (f'{{"schema":{described},"payload":{payload}}}' if self._schemas else payload).encode()
 
 
 def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] | None:
@@ -242,7 +218,7 @@ def _members_of_envelopes(tape: Tape) -> tuple[Bools, np.ndarray[Any, Any]]:
         packed, ends = packed_names(written)
         state, row, key = kernels.members(
             tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tape.roots, packed, ends, len(written), row,
-            cells, False,
+            cells,
         )
         if state == kernels.FOUND:
             break

@@ -233,8 +233,7 @@ def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | Non
     state, row = kernels.NEW_KEY, 0
     while True:
         state, row, key = kernels.members(
-            tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tokens, packed, ends, len(written), row, cells,
-            False,
+            tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tokens, packed, ends, len(written), row, cells
         )
         if state == kernels.FOUND:
             break
@@ -257,10 +256,18 @@ def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | Non
 
 def members_named(tape: Tape, tokens: Ints, names: Sequence[str]) -> np.ndarray[Any, Any]:
     """Returns for each name the tokens of its values in the objects among `tokens` (-1: no such member)."""
-    packed, ends = packed_names([json.dumps(name, ensure_ascii=False)[1:-1].encode() for name in names])
-    cells = np.empty((len(names), len(tokens)), np.int32)
-    kernels.members(
-        tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tokens, packed, ends, len(names), 0, cells, True
+    cells = np.full((len(names), len(tokens)), -1, np.int32)
+    if not names:
+        return cells
+    written = [json.dumps(name, ensure_ascii=False)[1:-1].encode() for name in names]
+    order = sorted(range(len(names)), key=lambda k: (len(written[k]), written[k]))
+    packed, ends = packed_names([written[k] for k in order])
+    place_of = np.argsort(order).astype(np.int32)
+    after = np.empty(len(names) + 1, np.int32)
+    after[place_of], after[-1] = np.roll(place_of, -1), place_of[0]
+    kernels.declared_members(
+        tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tokens, packed, ends, np.array(order, np.int32),
+        after, cells,
     )
     return cells
 

@@ -33,12 +33,12 @@ def present(kinds: Any, tokens: Any, out: Any) -> None:
 @jit
 def members(
     data: Any, kinds: Any, starts: Any, ends: Any, nexts: Any, tokens: Any, names: Any, name_ends: Any, known: int,
-    row: int, out: Any, skip: bool,
+    row: int, out: Any,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Fills out[name, row] with the value tokens of the objects among `tokens`, starting at `row`; -1 if there is no
     such member. If an object has a name twice, the last value counts, as in Java. `known`: the number of names.
 
-    Stops at an unknown name, unless `skip` is set, and returns (state, row, key token).
+    Stops at an unknown name and returns (state, row, key token).
     """
     while row < len(tokens):
         for k in range(known):
@@ -50,12 +50,11 @@ def members(
             guess = 0
             while token < stop:
                 k = _name(data, starts[token], ends[token], names, name_ends, known, guess)
-                if k >= 0:
-                    out[k, row] = token + 1
-                    guess = k + 1
-                elif not skip:
+                if k < 0:
                     return NEW_KEY, row, token
+                out[k, row] = token + 1
                 token = nexts[token + 1]
+                guess = k + 1
         row += 1
     return FOUND, row, -1
 
@@ -70,14 +69,68 @@ def _name(data: Any, start: int, end: int, names: Any, name_ends: Any, known: in
         k = guess + i
         if k >= known:
             k -= known
-        at = name_ends[k]
-        if name_ends[k + 1] - at == size:
-            j = 0
-            while j < size and names[at + j] == data[start + j]:
-                j += 1
-            if j == size:
-                return k
+        if name_ends[k + 1] - name_ends[k] == size and _compared(data, start, names, name_ends[k], size) == 0:
+            return k
     return -1
+
+
+@jit
+def declared_members(
+    data: Any, kinds: Any, starts: Any, ends: Any, nexts: Any, tokens: Any, names: Any, name_ends: Any, order: Any,
+    after: Any, out: Any,
+) -> None:  # fmt: skip
+    """Fills out[order[k], row] with the value tokens of the objects among `tokens` that have name k, and leaves the
+    rest. If an object has a name twice, the last value counts. The names are sorted by size and then by bytes.
+
+    after[k]: the name that is expected after name k, or after[-1] at the start of an object. It becomes what follows
+    in the objects: most have their members in the same order.
+    """
+    known = len(order)
+    for row in range(len(tokens)):
+        token = tokens[row]
+        if token < 0 or kinds[token] != OBJECT:
+            continue
+        stop = nexts[token]
+        token += 1
+        last = known
+        while token < stop:
+            start, size = starts[token], ends[token] - starts[token]
+            k = after[last]
+            if name_ends[k + 1] - name_ends[k] != size or _compared(data, start, names, name_ends[k], size) != 0:
+                k = _sorted_name(data, start, size, names, name_ends, known)
+                if k >= 0:
+                    after[last] = k
+            if k >= 0:
+                out[order[k], row] = token + 1
+                last = k
+            token = nexts[token + 1]
+
+
+@jit
+def _sorted_name(data: Any, start: int, size: int, names: Any, name_ends: Any, known: int) -> int:
+    """Returns the index of a name among those that are sorted by size and then by bytes, or -1."""
+    low, high = 0, known
+    while low < high:
+        k = (low + high) // 2
+        order = size - (name_ends[k + 1] - name_ends[k])
+        if order == 0:
+            order = _compared(data, start, names, name_ends[k], size)
+        if order == 0:
+            return k
+        if order < 0:
+            high = k
+        else:
+            low = k + 1
+    return -1
+
+
+@jit
+def _compared(data: Any, start: int, names: Any, at: int, size: int) -> int:
+    """Returns -1 if the text is less than the name of the same size, 1 if it is greater, and 0 if they are equal."""
+    for j in range(size):
+        if data[start + j] != names[at + j]:
+            return -1 if data[start + j] < names[at + j] else 1
+    return 0
 
 
 @jit

@@ -15,16 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.arrays.buffers import Bools, Ints, all_valid, bool_array, number_array, texts
+from spark_tasks.arrays.buffers import Bools, Ints, bool_array, number_array
 from spark_tasks.data.arrow_types import EXACT, MAX_DECIMAL_BITS, fitting_decimal, to_arrow
 from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from spark_tasks.errors import ConnectError, DataError
-from spark_tasks.java.hash import entry_order
 from spark_tasks.pipeline.converters import json_kernels as kernels
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json_columns import integers, members_named, raw, read_tape, strings
 from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FLOAT, INT, KEY, OBJECT, STRING, Tape
+from spark_tasks.pipeline.converters.maps import map_array
 from spark_tasks.pipeline.converters.times import check_times
 
 _NODES = {INT: "NUMBER", FLOAT: "NUMBER", STRING: "STRING", ESCAPED: "STRING", OBJECT: "OBJECT", ARRAY: "ARRAY"}
@@ -169,18 +169,7 @@ class TypedReader:
         else:
             offsets, keys, values = self._pairs(tokens)
         key_array = self._nested(schema.key, keys, offsets)
-        value_array = self._nested(schema.value, values, offsets)
-        last = last_of_each(key_array, offsets)
-        if not last.all():
-            offsets = np.concatenate(([0], np.cumsum(last)))[offsets].astype(np.int32)
-            key_array, value_array = key_array.filter(pa.array(last)), value_array.filter(pa.array(last))
-        if schema.key.type is Type.STRING:
-            found = texts(key_array)
-            order = pa.array(entry_order(found.data, found.offsets, offsets))
-            key_array, value_array = key_array.take(order), value_array.take(order)
-        kind = to_arrow(schema)
-        pairs = pa.StructArray.from_arrays([key_array, value_array], fields=[kind.key_field, kind.item_field])
-        return pa.Array.from_buffers(kind, len(tokens), [None, pa.py_buffer(offsets)], children=[pairs])
+        return map_array(schema, offsets, key_array, self._nested(schema.value, values, offsets))
 
     def _members(self, tokens: Ints) -> tuple[Ints, Ints, Ints]:
         self._require(tokens, (OBJECT,), "Maps with string fields should be encoded as JSON objects, but found {}")
@@ -270,20 +259,6 @@ def java_message_of(error: BadRowError) -> str:
 def _list_of(item: int, offsets: Ints) -> int:
     """Returns the row of the list that an item belongs to."""
     return int(np.searchsorted(offsets, item, side="right")) - 1
-
-
-def last_of_each(keys: pa.Array, offsets: Ints) -> Bools:
-    """Returns which entries of maps to keep: of entries with the same key, the last one."""
-    if pa.types.is_nested(keys.type) or pa.types.is_binary(keys.type):
-        return all_valid(len(keys))  # in Java, two arrays of bytes are never equal; other such keys hardly ever are
-    if pa.types.is_floating(keys.type):
-        keys = keys.view(pa.int64() if pa.types.is_float64(keys.type) else pa.int32())  # as Double.equals compares them
-    rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
-    codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    _, from_behind = np.unique((rows * (len(codes) + 1) + codes)[::-1], return_index=True)
-    last = np.zeros(len(codes), np.bool_)
-    last[len(codes) - 1 - from_behind] = True
-    return last
 
 
 _Build = Callable[[TypedReader, Schema, Ints], pa.Array]

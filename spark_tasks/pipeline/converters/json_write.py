@@ -62,8 +62,8 @@ class JsonWriter:
             return null_like(array, join_members(members, "{", ",", "}", len(array)))
         if schema.type is Type.MAP and pa.types.is_map(kind) and schema.key and schema.value:
             return self._map(array, schema.key, schema.value)
-        if schema.type is Type.ARRAY and pa.types.is_list(kind):
-            return lists(array, self.write(array.flatten(), schema.value, metadata_of(kind.value_field)))
+        if schema.type is Type.ARRAY and schema.value and pa.types.is_list(kind):
+            return lists(array, self.write(array.flatten(), schema.value))
         return self._scalar(array)
 
     def _map(self, array: pa.Array, key: Schema, value: Schema) -> pa.Array:

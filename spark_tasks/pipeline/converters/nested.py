@@ -1,42 +1,17 @@
-"""Builds columns of nested values for all converters: maps, defaults, and errors with the field and the row."""
+"""Builds columns of nested values for all converters: defaults, and errors with the field and the row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from spark_tasks.arrays.buffers import list_offsets, texts
-from spark_tasks.data.arrow_types import to_arrow
-from spark_tasks.data.schema import Schema, Type
+from spark_tasks.arrays.buffers import list_offsets
+from spark_tasks.data.schema import Schema
 from spark_tasks.errors import DataError
-from spark_tasks.java.hash import entry_order
 from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.converters.json_typed import default_value, last_of_each
-
-
-def map_array(wire: pa.Array, offsets: Any, keys: pa.Array, values: pa.Array, schema: Schema) -> pa.Array:
-    """Returns a map column, null where `wire` is null. Of entries with the same key it has only the last one. Entries
-    whose keys are texts are in the order of Java's HashMap.
-    """
-    offsets = np.asarray(offsets).astype(np.int32)
-    last = last_of_each(keys, offsets)
-    if not last.all():
-        offsets = np.concatenate(([0], np.cumsum(last)))[offsets].astype(np.int32)
-        keys, values = keys.filter(pa.array(last)), values.filter(pa.array(last))
-    if part(schema.key).type is Type.STRING and not keys.null_count:
-        found = texts(keys)
-        order = pa.array(entry_order(found.data, found.offsets, offsets))
-        keys, values = keys.take(order), values.take(order)
-    if keys.null_count:
-        row = int(np.searchsorted(offsets, int(np.argmax(keys.is_null().to_numpy(zero_copy_only=False))), "right")) - 1
-        raise BadRowError(row, "a map has a null key, which Arrow does not support")
-    kind = to_arrow(schema)
-    pairs = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
-    validity = None if not wire.null_count else wire.is_valid().buffers()[1]
-    return pa.Array.from_buffers(kind, len(wire), [validity, pa.py_buffer(offsets)], children=[pairs])
+from spark_tasks.pipeline.converters.json_typed import default_value
 
 
 def filled(array: pa.Array, schema: Schema) -> pa.Array:

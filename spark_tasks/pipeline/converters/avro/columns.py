@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.arrays.buffers import list_offsets
+from spark_tasks.arrays.buffers import list_offsets, valid
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
@@ -21,7 +21,8 @@ from spark_tasks.pipeline.converters.avro.names import AvroOptions
 from spark_tasks.pipeline.converters.avro.to_connect import is_map_entry
 from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, Node
 from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.converters.nested import filled, inside, map_array, mask_of, named, part
+from spark_tasks.pipeline.converters.maps import map_array, map_of
+from spark_tasks.pipeline.converters.nested import filled, inside, mask_of, named, part
 from spark_tasks.pipeline.converters.times import check_times
 
 _MOMENTS = {(DATE, Type.INT32), (TIME, Type.INT32), (TIMESTAMP, Type.INT64)}
@@ -52,7 +53,7 @@ def to_connect(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
         first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
         items = wire.items.slice(first, count)
         values = inside(wire, partial(to_connect, items, node.inner[0], part(schema.value)))
-        return map_array(wire, offsets - first, wire.keys.slice(first, count), values, schema)
+        return map_array(schema, offsets - offsets[0], wire.keys.slice(first, count), values, valid(wire))
     if schema.type is Type.BYTES and schema.name == DECIMAL:
         return decimals.from_bytes(wire, to_arrow(schema))
     if schema.type is Type.INT32 and schema.name == TIME:
@@ -77,7 +78,7 @@ def _entries(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
             to_connect, child, member.node, part(schema.key if member.name == "key" else schema.value)))
         for child, member in zip(flat.flatten(), node.members, strict=True)
     }  # fmt: skip
-    return map_array(wire, np.asarray(list_offsets(wire)), columns["key"], columns["value"], schema)
+    return map_array(schema, np.asarray(list_offsets(wire)), columns["key"], columns["value"], valid(wire))
 
 
 def from_connect(array: pa.Array, schema: Schema, node: Node, options: AvroOptions) -> pa.Array:
@@ -215,19 +216,16 @@ class _Writer:
         offsets = np.asarray(array.offsets)
         first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
         keys, items = array.keys.slice(first, count), array.items.slice(first, count)
-        kind, starts = wire_type(node), pa.py_buffer((offsets - first).astype(np.int32))
+        kind, starts = wire_type(node), offsets - offsets[0]
         if node.kind == "map":
             values = inside(array, partial(self.column, items, value, node.inner[0]))
-            pairs = pa.StructArray.from_arrays(
-                [keys.cast(pa.string()), values], fields=[kind.key_field, kind.item_field]
-            )
-            return pa.Array.from_buffers(kind, len(array), [None, starts], children=[pairs])
+            return map_of(kind, starts, keys.cast(pa.string()), values)
         columns = []
         for member in node.inner[0].members:
             inner_schema, column = (key, keys) if member.name == "key" else (value, items)
             columns.append(inside(array, partial(self.column, column, inner_schema, member.node)))
         records = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
-        return pa.Array.from_buffers(kind, len(array), [None, starts], children=[records])
+        return pa.Array.from_buffers(kind, len(array), [None, pa.py_buffer(starts)], children=[records])
 
     def _leaf(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
         kind = wire_type(node)

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.arrays.buffers import list_offsets
+from spark_tasks.arrays.buffers import list_offsets, valid
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DECIMAL, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.converters.nested import filled, inside, map_array, mask_of, named, outer_row, part
+from spark_tasks.pipeline.converters.maps import map_array
+from spark_tasks.pipeline.converters.nested import filled, inside, mask_of, named, outer_row, part
 from spark_tasks.pipeline.converters.protobuf import logical
 from spark_tasks.pipeline.converters.protobuf import names as n
 from spark_tasks.pipeline.converters.protobuf.codec import wire_type
@@ -96,7 +97,7 @@ class _Reader:
             inside(wire, partial(self.member, flat.field(f"f{one.number}"), one, part(described)))
             for one, described in zip(message.members, (schema.key, schema.value), strict=True)
         ]
-        return map_array(wire, np.asarray(list_offsets(wire)), columns[0], columns[1], schema)
+        return map_array(schema, np.asarray(list_offsets(wire)), columns[0], columns[1], valid(wire))
 
     def _value(self, wire: pa.Array, member: ProtobufField, schema: Schema) -> pa.Array:
         if member.enum is not None:

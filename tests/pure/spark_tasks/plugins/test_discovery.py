@@ -29,6 +29,12 @@ def bad_name(folder):
     return f"the metadata of a distribution in {folder}: "
 
 
+def looping_metadata(folder):
+    (folder / "odd-1.0.dist-info").mkdir()
+    (folder / "odd-1.0.dist-info" / "METADATA").symlink_to("METADATA")
+    return f"the metadata of a distribution in {folder}: [Errno 40] Too many levels"
+
+
 def long_expression(folder):
     (folder / "a_generated.py").write_text(f"x = {'1+' * 100_000}1\n")
     return f"{folder}/a_generated.py: maximum recursion depth"
@@ -39,7 +45,7 @@ def many_signs(folder):
     return f"{folder}/a_generated.py: MemoryError"
 
 
-@pytest.mark.parametrize("odd", [bad_entry_points, bad_record, bad_name, long_expression, many_signs])
+@pytest.mark.parametrize("odd", [bad_entry_points, bad_record, bad_name, looping_metadata, long_expression, many_signs])
 def test_what_cannot_be_read_is_reported_and_hides_no_other_plugin(tmp_path, odd):
     """The worker did not start."""
     complaint = f"plugin.path: could not read {odd(tmp_path)}"

@@ -330,6 +330,15 @@ def test_a_file_without_any_of_the_columns_is_an_error_that_names_it(tmp_path, s
         all_rows(reader_of(tmp_path, **options))
 
 
+@pytest.mark.parametrize("empty", ["foo,bar\n", "foo,bar", "id,id\n\n", "\nfoo\r\n\r\n"])
+@pytest.mark.parametrize("name", ["a.csv", "z.csv"])
+def test_a_file_with_another_header_but_no_rows_is_no_error(tmp_path, name, empty):
+    """It failed the task for all files."""
+    (tmp_path / name).write_text(empty)
+    (tmp_path / "b.csv").write_text("id\n1\n")
+    assert all_rows(reader_of(tmp_path)) == [{"id": 1}]
+
+
 def test_a_folder_that_cannot_be_searched_does_not_prevent_the_inference(tmp_path, monkeypatch):
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed" / "a.csv").write_text("x\n1\n")
@@ -392,6 +401,14 @@ def test_a_first_row_that_is_longer_than_the_sample(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "SAMPLE_BYTES", 20)
     (tmp_path / "a.csv").write_text(f"id,text\n1,{'x' * 100}\n2,y\n")
     assert all_rows(reader_of(tmp_path)) == [{"id": 1, "text": "x" * 100}, {"id": 2, "text": "y"}]
+
+
+@pytest.mark.parametrize("before", ["", "\n" * 30])
+def test_a_header_that_is_longer_than_the_sample(tmp_path, monkeypatch, before):
+    """The file was said to have other columns."""
+    monkeypatch.setattr(formats, "SAMPLE_BYTES", 20)
+    (tmp_path / "a.csv").write_text(f"{before}id,{'x' * 100}\n1,y\n2,z\n")
+    assert all_rows(reader_of(tmp_path)) == [{"id": 1, "x" * 100: "y"}, {"id": 2, "x" * 100: "z"}]
 
 
 def test_columns_are_inferred_from_the_next_file_if_one_is_malformed(tmp_path, caplog):

@@ -2,9 +2,11 @@
 
 import base64
 import json
+import timeit
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schem
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
 from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.converters.json_columns import members_named, read_tape
 from spark_tasks.pipeline.converters.values import parse_string
 from spark_tasks.pipeline.failures import reason_of
 from spark_tasks.pipeline.java_values import Moment, Struct
@@ -303,6 +306,7 @@ LISTED = Schema(Type.ARRAY, value=Schema(Type.INT32, name=TIME, version=1))
     (Schema(Type.MAP, key=Schema(Type.STRING), value=PRICE.as_optional()), {"b": Decimal(2), "a": None},
      '{"b":"AMg=","a":null}'),
     (Schema(Type.MAP, key=Schema(Type.INT32), value=Schema(Type.INT32)), [(1, 2)], "[[1,2]]"),
+    (Schema(Type.ARRAY, optional=True), None, "null"), (Schema(Type.INT32, default="7"), None, "7"),
     (None, np.float32(0.1), "0.1"), (None, {"b": [1, "x"], "a": np.int32(5)}, '{"b":[1,"x"],"a":5}'),
 ])
 def test_headers_may_be_values_of_python_and_of_java(schema, value, payload):
@@ -312,10 +316,35 @@ def test_headers_may_be_values_of_python_and_of_java(schema, value, payload):
     assert written == f'{{"schema":{described},"payload":{payload}}}'
 
 
-@pytest.mark.parametrize(("literal", "payload"), [("[]", "[]"), ('[1,"a"]', '[1,"a"]')])
-def test_a_list_without_a_type_of_its_elements_is_a_header(literal, payload):
-    written = converter().from_connect_header("t", "h", *parse_string(literal))
-    assert written.decode() == f'{{"schema":{{"type":"array","items":null,"optional":false}},"payload":{payload}}}'
+@pytest.mark.parametrize("literal", [
+    "[]", '[1,"a"]', "[true,1.5]", '[1.5,"x",null]', '[[2],[1,"x"]]', '["x",{"a":[1,"y"],"b":2}]'])
+def test_a_list_without_a_type_of_its_elements_is_a_header(literal):
+    """Most were bad records."""
+    schema, value = parse_string(literal)
+    written = converter().from_connect_header("t", "h", schema, value).decode()
+    assert written == f'{{"schema":{to_text(schema)},"payload":{literal}}}'
+
+
+@pytest.mark.parametrize(("literal", "key", "payload"), [
+    ('{"a":1,"b":"x"}', "string", '{"a":1,"b":"x"}'), ('{"a":[1,"x"]}', "string", '{"a":[1,"x"]}'),
+    ('{1:1,2:"x"}', "int8", '[[1,1],[2,"x"]]'),
+])
+def test_a_map_without_a_type_of_its_values_is_a_header(literal, key, payload):
+    """Each such record was a bad one."""
+    written = json.loads(converter().from_connect_header("t", "h", *parse_string(literal)))
+    assert (written["schema"]["type"], written["schema"]["keys"]["type"]) == ("map", key)
+    assert json.dumps(written["payload"], separators=(",", ":")) == payload
+    plain = converter(**{"schemas.enable": "false"}).from_connect_header("t", "h", *parse_string(literal))
+    assert plain.decode() == payload
+
+
+@pytest.mark.parametrize(("schema", "value"), [
+    *(parse_string(literal) for literal in ("{}", '[[1,"x"],[2]]')), (None, 2**70), (None, [1, object()]),
+    (Schema(Type.ARRAY), {}), (Schema(Type.ARRAY), None), (Schema(Type.INT8), "x"),
+])
+def test_a_value_that_java_cannot_write_is_a_bad_record(schema, value):
+    with pytest.raises(DataError, match=r"\w"):
+        converter().from_connect_header("t", "h", schema, value)
 
 
 @pytest.mark.parametrize(("key", "payload", "entries"), [
@@ -329,3 +358,43 @@ def test_a_list_without_a_type_of_its_elements_is_a_header(literal, payload):
 def test_of_entries_with_equal_keys_the_last_one_is_kept(key, payload, entries):
     """For most types of keys, all were."""
     assert read(Schema(Type.MAP, key=key, value=Schema(Type.INT32)), payload, "[]") == [entries, []]
+
+
+def test_a_map_with_a_null_key_is_a_bad_record():
+    """Arrow ended the process."""
+    with pytest.raises(BadRowError, match="null key") as bad:
+        read(Schema(Type.MAP, key=Schema(Type.INT32, optional=True), value=Schema(Type.INT32)), "[[1,2]]",
+             "[[3,4],[null,1]]")
+    assert bad.value.row == 1
+
+
+@pytest.mark.parametrize("key", ["int32", "double", "boolean"])
+def test_a_default_with_a_null_key_is_refused(key):
+    """Arrow ended the process, that of the worker too."""
+    schema = of("map", keys=of(key, optional=True), values=of("int32"), default=[[None, 1]])
+    with pytest.raises(ConfigError, match=r"schema\.content.*default"):
+        converter(**{"schema.content": json.dumps(schema)})
+
+
+NAMES = [f"f{i}" for i in range(1000)]
+
+
+def test_members_may_have_any_order_and_many_names_of_a_size():
+    names = [f"f{i}" for i in range(200)] + ["ä", 'q"', "same0", "same1"]
+    schema = Schema(Type.STRUCT, fields=tuple(Field(name, Schema(Type.INT32, optional=True)) for name in names))
+    others = ["", *names[100:], "f", "g0", "same2", "zzzzzzz", *names[:50]]
+    orders = [names, names[::-1], names[::3], others, [], ["x"], names]
+    rows = [dict.fromkeys(order, row) for row, order in enumerate(orders)]
+    texts = [json.dumps(row, ensure_ascii=False).encode() for row in rows]
+    found, _ = converter(**{"schema.content": to_text(schema)}).to_connect("t", pa.array(texts))
+    assert found.to_pylist() == [{name: row.get(name) for name in names} for row in rows]
+
+
+@pytest.mark.parametrize("others", [NAMES[::-1], [f"g{i}" for i in range(1000)], NAMES[::2] + NAMES[1::2]])
+def test_members_in_another_order_or_that_are_not_declared_take_hardly_longer(others):
+    """They took a hundred times as long."""
+    times = []
+    for order in (NAMES, others):
+        tape = read_tape(pa.array([json.dumps(dict.fromkeys(order, 1)).encode()] * 20))
+        times.append(min(timeit.repeat(partial(members_named, tape, tape.roots, NAMES), number=1, repeat=4)))
+    assert times[1] < 20 * times[0]

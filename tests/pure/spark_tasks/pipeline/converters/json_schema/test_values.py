@@ -33,6 +33,14 @@ def test_an_invalid_entry_of_a_map_is_one_bad_record(bad):
     assert error.value.row == 1
 
 
+def test_a_map_with_a_null_key_is_a_bad_record():
+    """Arrow ended the process."""
+    optional = replace(NUMBERS, key=Schema(Type.INT32, optional=True))
+    with pytest.raises(BadRowError, match="null key") as error:
+        read(optional, "[]", '[{"key":1,"value":2},{"key":null,"value":1}]')
+    assert error.value.row == 1
+
+
 def test_a_struct_may_have_thousands_of_fields_and_other_members():
     """All records with more than a thousand were bad records."""
     wide = Schema(Type.STRUCT, fields=tuple(Field(f"f{i}", Schema(Type.INT32)) for i in range(1500)))
