@@ -145,15 +145,38 @@ def test_a_plugin_may_read_offsets_in_commit(host, tmp_path):
 
 
 def test_a_commit_that_hangs_delays_no_stop_and_counts_as_hung(host, tmp_path, caplog):
-    task = scripted(host, tmp_path / "notes", "one@1|two@2", own={"commits": "hang"})
+    """One that ends when it is interrupted does not, and is the last call: its thread waited for ever."""
+    for how in ("wait", "hang"):
+        task = scripted(host, tmp_path / how, "one@1|two@2", own={"commits": how})
+        assert task.until("started") == ["started"]
+        task.connection.tell("resume")
+        task.acknowledge(task.event())
+        wait_until(lambda task=task: "commit" in task.noted())
+        task.acknowledge()
+        task.connection.tell("stop")
+        assert task.until("drained")[-1] == "drained"
+        task.connection.close()
+    hangs = "Thread 'commits of task c-0' hangs after its connection was closed; threads that hang in this host: "
+    wait_until(lambda: hangs in caplog.text)
+    assert caplog.text.count(hangs + "1") == 1
+    assert (tmp_path / "wait").read_text().splitlines().count("commit") == 1
+
+
+def test_acknowledgements_that_come_during_a_commit_are_followed_by_one(host, tmp_path):
+    """Each had one of its own, which a stop waited for: of up to a hundred."""
+    task = scripted(host, tmp_path / "notes", "one@1", own={"commits": "gate"})
     assert task.until("started") == ["started"]
     task.connection.tell("resume")
     task.acknowledge(task.event())
     wait_until(lambda: "commit" in task.noted())
-    task.connection.tell("stop")
-    assert task.until("drained")[-1] == "drained"
-    task.connection.close()
-    wait_until(lambda: "Thread 'commits of task c-0' hangs after its connection was closed" in caplog.text)
+    for _ in range(50):
+        task.acknowledge()
+    for op in ("stop", "finish"):
+        task.connection.tell(op)
+    assert task.until("drained") == ["drained"]
+    (tmp_path / "notes.open").touch()
+    assert task.until("stopped") == ["stopped"]
+    assert task.noted() == ["poll", "commitRecord one", "commit", "commit", "stop"]
 
 
 def test_a_poll_of_large_records_is_sent_in_small_frames(host, tmp_path):

@@ -55,7 +55,8 @@ public class Script extends SourceConnector {
      * The task. `polls`: the polls, separated by "|". Each has words: VALUE@OFFSET is a record, #N@OFFSET one of N bytes, struct@OFFSET one
      * whose fields are not set; "commit" and "abort" end the
      * transaction, "retry" and "throw" throw, "null" returns null. `throws`: the methods that throw, the first time they are called. `commits`: what commit() does,
-     * "transaction" (it commits the transaction), "read" (it reads and notes the offset) or "hang".
+     * "transaction" (it commits the transaction), "read" (it reads and notes the offset), "hang", "wait" (until it is interrupted) or
+     * "gate" (until the file of the notes with ".open" at the end of its name exists).
      */
     public static class Scripted extends SourceTask {
         private static final Schema WITHIN = SchemaBuilder.struct().field("v", SchemaBuilder.int32().defaultValue(5).build())
@@ -110,12 +111,16 @@ public class Script extends SourceConnector {
             called("commitRecord", " " + record.value());
         }
 
-        @Override public void commit() {
+        @Override public void commit() throws InterruptedException {
             called("commit", "");
             switch (commits) {
                 case "transaction" -> context.transactionContext().commitTransaction();
                 case "read" -> note(notes, String.valueOf(context.offsetStorageReader().offset(Map.of("p", 1))));
                 case "hang" -> sleep();
+                case "wait" -> Thread.sleep(Long.MAX_VALUE);
+                case "gate" -> {
+                    while (!Files.exists(Path.of(notes + ".open"))) Thread.sleep(10);
+                }
                 default -> { }
             }
         }
