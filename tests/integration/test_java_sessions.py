@@ -43,7 +43,9 @@ def test_a_record_whose_conversion_is_retried_at_a_stop_is_polled_again(host, tm
 
 @pytest.mark.parametrize("tolerance", ["none", "all"])
 def test_a_sinks_record_whose_conversion_is_retried_at_a_stop_is_read_again(host, tmp_path, tolerance):
-    task = noting_partition(host, tmp_path / "notes", **FOREVER, **{"errors.tolerance": tolerance})
+    """It was also written to the dead letter queue."""
+    task = noting_partition(host, tmp_path / "notes", **FOREVER,
+                            **{"errors.tolerance": tolerance, "errors.deadletterqueue.topic.name": "dead"})
     task.give("one", "down", "three")
     wait_until(lambda: "down" in task.noted())
     task.connection.tell("stop")
@@ -81,10 +83,11 @@ def test_an_exception_in_commit_record_ends_only_that_call(host, tmp_path):
     frames = [task.event()]
     while '"o":3' not in frames[-1].offsets[0][1]:
         frames.append(task.event())
+    calls = ["commitRecord one", "commitRecord two", "commitRecord three", "commit"]
     task.acknowledge(*frames)
-    task.acknowledge()
-    calls = ["commitRecord one", "commitRecord two", "commitRecord three", "commit", "commit"]
     wait_until(lambda: [note for note in task.noted() if note.startswith("commit")] == calls)
+    task.acknowledge()
+    wait_until(lambda: [note for note in task.noted() if note.startswith("commit")] == [*calls, "commit"])
 
 
 def test_a_transaction_ends_in_a_poll_without_records(host, tmp_path):
@@ -223,6 +226,21 @@ def test_partitions_that_the_plugin_has_paused_stay_paused_when_they_are_opened_
     task.connection.tell("open", places=[("t", 0, 1)], generation=2, member="me")
     assert task.event() == {"op": "at", "places": [["t", 0, -1]]}
     assert task.until("opened") == ["opened"]
+
+
+def test_a_partition_that_the_plugin_has_paused_is_resumed_if_it_was_taken_from_the_task(host, tmp_path):
+    """As in Kafka Connect: if the task was without partitions meanwhile, it got no record of this one any more."""
+    task = noting_partition(host, tmp_path / "notes")
+    task.give("hold 0", "two")
+    assert task.until("at")[-1] == "at"
+    task.connection.tell("close", lost=False)
+    assert task.until("closed")[-1] == "closed"
+    for places in ([], [("t", 0, 1)]):
+        task.connection.tell("open", places=places, generation=2, member="me")
+        assert task.until("opened") == ["opened"]
+    wait_until(lambda: task.noted()[-1].startswith("open"))
+    task.give("hold 0", "two")
+    wait_until(lambda: task.noted()[-2:] == ["open [0] true", "put 0 1 two"])
 
 
 def test_a_sinks_offset_is_committed_with_its_metadata(host, tmp_path):
