@@ -7,7 +7,8 @@ their offsets, and then the plugin is notified. So the guarantees of a delivery 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from typing import Any, Final
@@ -69,7 +70,7 @@ class JavaSourceTask(JavaTask):
         self._polls = False
         self._writer: FrameWriter | None = None
         self._again: list[Batch] = []  # frames that could not be appended or committed
-        self._ahead: Batch | None = None  # the frame after them
+        self._ahead: deque[Event] = deque()  # received after them: of a poll all frames, or those that have come so far
 
     @property
     def batch(self) -> Future[list[Any]] | None:
@@ -168,23 +169,39 @@ class JavaSourceTask(JavaTask):
         for frame in frames:
             writer.write(frame)
         while writer.in_poll or wait or (time.monotonic() < until and writer.size < STEP_BYTES):
-            event: Event | None = self._ahead
-            self._ahead = None
             try:
-                if event is None:
-                    event = session.next(wait=writer.in_poll or wait)
+                if not self._receive(session, wait=writer.in_poll or wait):
+                    break
             except HostGoneError as gone:
                 return gone
-            if not isinstance(event, Batch):
-                return event
-            if event.more and frames and not writer.in_poll:
-                self._ahead = event
+            if frames and not writer.in_poll and isinstance(first := self._ahead[0], Batch) and first.more:
                 break
-            frames.append(event)
-            writer.write(event)
+            while self._ahead:
+                event = self._ahead.popleft()
+                if not isinstance(event, Batch):
+                    return event
+                frames.append(event)
+                writer.write(event)
             if writer.signal is not None:
                 break
         return None
+
+    def _receive(self, session: Session, *, wait: bool) -> bool:
+        """Receives all frames of a poll, or the event after them. Returns False if not all have come: the task does not
+        wait for them in run_once, as the conversion of their records may take long, or be retried without limit.
+        """
+        while not self._ahead or self._is_part(self._ahead):
+            event = session.next(wait=wait)
+            if event is None:
+                return False
+            self._ahead.append(event)
+        return True
+
+    @staticmethod
+    def _is_part(events: Collection[Event]) -> bool:
+        """Whether more frames are to come; False if these are too large to be kept until then."""
+        frames = [event for event in events if isinstance(event, Batch)]
+        return len(frames) == len(events) and frames[-1].more and sum(frame.raw.nbytes for frame in frames) < STEP_BYTES
 
     def _progress(self, session: Session, writer: FrameWriter) -> Progress:
         if writer.number is not None:
@@ -272,7 +289,8 @@ class JavaSourceTask(JavaTask):
 
     def _drop(self) -> None:
         self._held.close()
-        self._positions, self._unacknowledged, self._again, self._ahead = [], None, [], None
+        self._positions, self._unacknowledged, self._again = [], None, []
+        self._ahead.clear()
 
     @override
     def pause(self) -> None:

@@ -10,6 +10,7 @@ from base64 import b64decode
 import numpy as np
 import pytest
 
+from heeler.java_host import source_task
 from heeler.java_host.connection import JavaPluginError
 from spark_tasks.errors import RetriableError, StartCancelledError
 from spark_tasks.host_frames import BATCH, HEAD
@@ -142,6 +143,29 @@ def test_a_transaction_ends_where_the_plugin_says(rig):
 
 
 def test_records_of_one_poll_are_committed_together(rig):
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", offset=1, more=True)
+    assert stepped(rig).records == 0, "it does not wait for the rest, which may take long"
+    session.frame(b"two", offset=2)
+    wait_until(lambda: stepped(rig).records == 2)
+    assert rig.kafka.committed == [(2, [({"p": 1}, {"n": 2})])]
+
+
+def test_the_polls_before_one_that_takes_long_are_committed(rig):
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", offset=1)
+    session.frame(b"two", offset=2, more=True)
+    wait_until(lambda: stepped(rig).records == 1)
+    assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})])]
+    session.frame(b"three", offset=3)
+    wait_until(lambda: stepped(rig).records == 2)
+    assert rig.kafka.committed[1:] == [(3, [({"p": 1}, {"n": 3})])]
+
+
+def test_a_poll_that_is_too_large_to_be_kept_is_written_as_it_comes(rig, monkeypatch):
+    monkeypatch.setattr(source_task, "STEP_BYTES", 1)
     session = started(rig)
     rig.woken.clear()
     session.frame(b"one", offset=1, more=True)
