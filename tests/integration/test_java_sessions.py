@@ -240,7 +240,7 @@ def test_a_partition_that_the_plugin_has_paused_is_resumed_if_it_was_taken_from_
         assert task.until("opened") == ["opened"]
     wait_until(lambda: task.noted()[-1].startswith("open"))
     task.give("hold 0", "two")
-    wait_until(lambda: task.noted()[-2:] == ["open [0] true", "put 0 1 two"])
+    wait_until(lambda: task.noted()[-3:] == ["close [0]", "open [0] true", "put 0 1 two"])
 
 
 def test_a_sinks_offset_is_committed_with_its_metadata(host, tmp_path):

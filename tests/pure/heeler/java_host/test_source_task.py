@@ -64,6 +64,35 @@ def test_commits_that_fail_are_counted(rig):
     assert rig.metrics.commits == {"done": 0, "failed": 1, "skipped": 0}
 
 
+@pytest.mark.parametrize("stops", [False, True])
+def test_records_whose_offsets_cannot_be_written_are_not_appended_again(rig, stops):
+    """As in Kafka Connect: they were, at each attempt, for as long as the offsets topic was not available."""
+    commit = rig.kafka.commit
+
+    def refuse(_offsets, _signal):
+        raise RetriableError("the offsets topic is gone")
+
+    rig.kafka.commit = refuse
+    session = started(rig)
+    session.frame(b"one", offset=1)
+    wait_until(lambda: rig.task.run_once() and rig.metrics.retries == 3)
+    assert rig.kafka.appended == [("t", b"one")]
+    rig.kafka.commit = commit
+    if stops:
+        closing = threading.Thread(target=rig.task.close)
+        closing.start()
+        assert session.op() == "stop"
+        session.say("drained")
+        assert session.read()[1] == {"op": "acknowledge", "frame": 1, "places": []}
+        session.say("stopped")
+        closing.join(10)
+    else:
+        wait_until(lambda: rig.task.run_once().records == 1)
+        assert session.read()[1] == {"op": "acknowledge", "frame": 1, "places": []}
+    assert rig.kafka.appended == [("t", b"one")]
+    assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})])]
+
+
 def test_frames_are_appended_committed_and_acknowledged(rig):
     session = started(rig)
     rig.woken.clear()
