@@ -134,6 +134,17 @@ def test_an_exception_in_stop_is_only_logged(host, tmp_path):
     assert task.noted() == ["stop"]
 
 
+def test_a_plugin_whose_offset_cannot_be_written_has_stopped_before_the_task_fails(host, tmp_path):
+    """The next instance could run beside it."""
+    task = scripted(host, tmp_path / "notes", "one@unknown|gate")
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    wait_until(lambda: task.noted() == ["poll", "poll"])
+    (tmp_path / "notes.open").touch()
+    assert task.until("failed") == ["failed"]
+    assert task.noted() == ["poll", "poll", "stop"]
+
+
 def test_a_plugin_may_read_offsets_in_commit(host, tmp_path):
     """The thread that reads the worker's messages waited for the answer, which it had to read."""
     task = scripted(host, tmp_path / "notes", "one@1", own={"commits": "read"})

@@ -48,6 +48,7 @@ final class SourceSession extends Session {
     private volatile SourceConversion conversion;
     private volatile boolean stopping;
     private volatile boolean gone; // the worker has closed the connection
+    private volatile Throwable unsent; // why frames cannot be sent
     private boolean paused = true; // until the worker sends "resume"; this and all that follows is guarded by `this`
     private boolean finishing; // the worker has sent "finish", its last message
     private List<Connection.Message> acknowledgements = new ArrayList<>(); // of which the plugin is not notified yet
@@ -179,6 +180,7 @@ final class SourceSession extends Session {
                 synchronized (this) { drained = true; notifyAll(); }
                 writer.join();
             }
+            if (unsent != null) throw unsent;
             connection.tell(0, Map.of("op", "drained"));
             finish.await();
         } catch (InterruptedException e) {
@@ -222,7 +224,7 @@ final class SourceSession extends Session {
         if (how == null) return;
         signal = how;
         notifyAll();
-        while (signal != null && !gone) wait();
+        while (signal != null && sends()) wait();
     }
 
     /** Converts and adds the next records: not many, and not many more bytes than a frame has, if they are large. */
@@ -248,7 +250,7 @@ final class SourceSession extends Session {
         if (results.isEmpty()) return;
         boolean part = more && transactions == null; // the connector's own transactions may end in the middle of a poll
         // A part of a poll that may turn out to be incomplete goes into frames without earlier polls.
-        while ((filling.size() > FRAME_BYTES || part && !midPoll && !(ends.isEmpty() && filling.count() == 0)) && !gone) wait();
+        while ((filling.size() > FRAME_BYTES || part && !midPoll && !(ends.isEmpty() && filling.count() == 0)) && sends()) wait();
         for (int i = 0; i < results.size(); i++) {
             SourceRecord record = records.get(i);
             Outgoing sends = results.get(i);
@@ -263,6 +265,10 @@ final class SourceSession extends Session {
         }
         midPoll = part;
         notifyAll();
+    }
+
+    private boolean sends() {
+        return !gone && unsent == null;
     }
 
     private void write() {
@@ -301,7 +307,7 @@ final class SourceSession extends Session {
                 synchronized (this) { spare = full; }
             }
         } catch (Throwable e) {
-            if (!gone) failed(e); // for example an offset that JSON cannot represent
+            unsent = e; // for example an offset that JSON cannot represent
             stop();
         }
     }
