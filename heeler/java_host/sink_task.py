@@ -231,13 +231,11 @@ class JavaSinkTask(JavaTask):
             raise KafkaUnavailableError(f"the start of {topic}-{partition} is not known: it has no leader at present")
         places = self._positions.at()
         self._feed.open(places)
-        if assigned_partitions:
-            generation, member = self._member.generation() or (-1, "")
-            session.connection.tell("open", places=[(*place, offset) for place, offset in places.items()],
-                                    generation=generation, member=member)
-            self._open = assigned_partitions  # also if it is interrupted, because they must then be closed
-            self._await(session, "opened")
-        self._open = assigned_partitions
+        generation, member = self._member.generation() or (-1, "")
+        session.connection.tell("open", places=[(*place, offset) for place, offset in places.items()],
+                                generation=generation, member=member)
+        self._open = assigned_partitions  # also if it is interrupted, because they must then be closed
+        self._await(session, "opened")
 
     # ------------------------------------------------------------ records
     def _give(self, session: Session) -> Progress:

@@ -7,7 +7,8 @@ their offsets, and then the plugin is notified. So the guarantees of a delivery 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from typing import Any, Final
@@ -68,8 +69,9 @@ class JavaSourceTask(JavaTask):
         self._unacknowledged: int | None = None  # the last committed frame that has not been reported to the plugin
         self._polls = False
         self._writer: FrameWriter | None = None
-        self._again: list[Batch] = []  # frames that could not be appended or committed
-        self._ahead: Batch | None = None  # the frame after them
+        self._again: list[Batch] = []  # frames that could not be appended
+        self._flushed: FrameWriter | None = None  # what is appended, while its offsets are not committed
+        self._ahead: deque[Event] = deque()  # received after them: of a poll all frames, or those that have come so far
 
     @property
     def batch(self) -> Future[list[Any]] | None:
@@ -129,17 +131,19 @@ class JavaSourceTask(JavaTask):
         return next(map(unexpected, failed), gone)
 
     def _step(self, session: Session, until: float, *, wait: bool = False) -> tuple[FrameWriter, bool]:
-        """Appends and commits received frames, up to one that ends a transaction; with `wait`, also after `until`.
-        Returns what was appended, and whether the event "drained" has come, the host's last one before "finish".
+        """Appends and commits received frames, up to one that ends a transaction; with `wait`, also after `until`. Only
+        commits if there are appended ones whose offsets could not be written. Returns what was appended, and whether
+        the event "drained" has come, the host's last one before "finish".
         """
-        self._writer = writer = FrameWriter(
+        self._writer = writer = self._flushed or FrameWriter(
             self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking, self._errors)
         if self._held.cancelled:
             writer.close()
         frames, self._again = self._again, []
         last: Event | None = None
         try:
-            last = self._append(session, writer, frames, until, wait=wait)
+            if self._flushed is None:
+                last = self._append(session, writer, frames, until, wait=wait)
             drained = isinstance(last, Mapping) and last.get("op") == "drained"
             error = None if last is None or drained else unexpected(last)
             if error is not None and (self._held.cancelled or not self._is_whole(writer, error)):
@@ -149,7 +153,9 @@ class JavaSourceTask(JavaTask):
                 return writer, drained
             final = self._commit(writer)
         except RetriableError:
-            if last is None and not wait:
+            if last is not None or wait:
+                self._flushed = None
+            elif self._flushed is None:
                 self._again = frames
             raise
         finally:
@@ -168,23 +174,39 @@ class JavaSourceTask(JavaTask):
         for frame in frames:
             writer.write(frame)
         while writer.in_poll or wait or (time.monotonic() < until and writer.size < STEP_BYTES):
-            event: Event | None = self._ahead
-            self._ahead = None
             try:
-                if event is None:
-                    event = session.next(wait=writer.in_poll or wait)
+                if not self._receive(session, wait=writer.in_poll or wait):
+                    break
             except HostGoneError as gone:
                 return gone
-            if not isinstance(event, Batch):
-                return event
-            if event.more and frames and not writer.in_poll:
-                self._ahead = event
+            if frames and not writer.in_poll and isinstance(first := self._ahead[0], Batch) and first.more:
                 break
-            frames.append(event)
-            writer.write(event)
+            while self._ahead:
+                event = self._ahead.popleft()
+                if not isinstance(event, Batch):
+                    return event
+                frames.append(event)
+                writer.write(event)
             if writer.signal is not None:
                 break
         return None
+
+    def _receive(self, session: Session, *, wait: bool) -> bool:
+        """Receives all frames of a poll, or the event after them. Returns False if not all have come: the task does not
+        wait for them in run_once, as the conversion of their records may take long, or be retried without limit.
+        """
+        while not self._ahead or self._is_part(self._ahead):
+            event = session.next(wait=wait)
+            if event is None:
+                return False
+            self._ahead.append(event)
+        return True
+
+    @staticmethod
+    def _is_part(events: Collection[Event]) -> bool:
+        """Whether more frames are to come; False if these are too large to be kept until then."""
+        frames = [event for event in events if isinstance(event, Batch)]
+        return len(frames) == len(events) and frames[-1].more and sum(frame.raw.nbytes for frame in frames) < STEP_BYTES
 
     def _progress(self, session: Session, writer: FrameWriter) -> Progress:
         if writer.number is not None:
@@ -209,12 +231,15 @@ class JavaSourceTask(JavaTask):
         """Commits. Returns whether everything that was appended is now committed."""
         if writer.number is None:
             return self._settle(finish=False)
-        writer.flush()
-        self._delivery.written([writer.sequences])
+        if self._flushed is None:
+            writer.flush()
+            self._delivery.written([writer.sequences])
+            self._flushed = writer
         self._delivery.check()
         begun = time.perf_counter()
         with self._metrics.committing():
             final = self._delivery.commit(from_texts(writer.offsets.items()), writer.signal or "continue")
+        self._flushed = None
         self._metrics.add_splits(writer.figures)
         writer.refused.report_to(self._metrics, skipped=True)
         self._unacknowledged = writer.number
@@ -236,8 +261,9 @@ class JavaSourceTask(JavaTask):
         return final
 
     def _failed(self, error: Exception) -> Progress:
-        """After a retriable error, appends the same frames again, or, in a transaction or without the host, begins with
-        the committed offsets. Raises other errors, which fail the task.
+        """After a retriable error, the next step appends the same frames again, or, if they are appended, commits them.
+        In a transaction or without the host, it begins with the committed offsets. Raises other errors, which fail the
+        task.
         """
         self.restarting = self.restarting or isinstance(error, HostGoneError)
         seen = self._delivery.failure(error)
@@ -246,7 +272,8 @@ class JavaSourceTask(JavaTask):
             if self._held.cancelled or seen is not error:
                 raise seen from error
             progress = self._retry_state.later(error)
-            if self._again and self._delivery.boundary is None and not self._delivery.suspended:
+            kept = self._again or self._flushed is not None
+            if kept and self._delivery.boundary is None and not self._delivery.suspended:
                 leaving.pop_all()
                 self._delivery.abort()
             return progress
@@ -272,7 +299,8 @@ class JavaSourceTask(JavaTask):
 
     def _drop(self) -> None:
         self._held.close()
-        self._positions, self._unacknowledged, self._again, self._ahead = [], None, [], None
+        self._positions, self._unacknowledged, self._again, self._flushed = [], None, [], None
+        self._ahead.clear()
 
     @override
     def pause(self) -> None:

@@ -22,7 +22,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.errors import KafkaUnavailableError, join_refusal, translated
+from spark_tasks.kafka.errors import KafkaRefusedError, KafkaUnavailableError, join_refusal, translated
 from spark_tasks.kafka.group_client import MemberClient, TopicPattern, subscribe_to_pattern
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.group_settings import ConsumerSettings
@@ -50,6 +50,10 @@ _LOST_MEMBERSHIP = (
 
 class CommitRefusedError(RetriableError):
     """The group has rebalanced. Another member, or this one, reads the uncommitted records again."""
+
+
+class MetadataTooLargeError(KafkaRefusedError):
+    """The text that is to be committed with an offset exceeds the broker's offset.metadata.max.bytes."""
 
 
 class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
@@ -362,6 +366,9 @@ class GroupConsumer:
         if isinstance(error, _LOST_MEMBERSHIP):
             self._coordinator.request_rejoin()
             return CommitRefusedError(f"consumer group {group} refused the commit: {error}")
+        if isinstance(error, protocol.OffsetMetadataTooLargeError):
+            text = "the metadata of an offset exceeds offset.metadata.max.bytes, so the offset is not committed"
+            return MetadataTooLargeError(f"consumer group {group}: {text}", error.errno)
         if isinstance(error, protocol.KafkaError):
             needs = "READ permission on the group and its topics"
             return translated(error, f"committing offsets of consumer group {group}", needs=needs)

@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
-from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer
+from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer, MetadataTooLargeError
 from spark_tasks.metrics.task import TaskMetrics
 
 _logger = logging.getLogger(__name__)
@@ -116,7 +116,11 @@ class PendingOffsets:
             _logger.warning("%s; records that were read since the last commit may be written again", error)
             self._refused()
             return
-        self._metrics.committed(sent.seconds)
+        except MetadataTooLargeError as error:  # Kafka Connect only logs it, too
+            self._metrics.commit_failed()
+            _logger.warning("%s", error)
+        else:
+            self._metrics.committed(sent.seconds)
         self._offsets = {tp: offset for tp, offset in self._offsets.items() if sent.offsets.get(tp) != offset}
 
     def forget(self) -> None:

@@ -17,7 +17,7 @@ from spark_tasks.kafka import membership
 from spark_tasks.kafka.connections import Manager
 from spark_tasks.kafka.group_io import COMMIT_PAUSE_S, GroupIo
 from spark_tasks.kafka.group_settings import ConsumerSettings, assignors
-from spark_tasks.kafka.membership import GroupConsumer
+from spark_tasks.kafka.membership import GroupConsumer, MetadataTooLargeError
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka
 
@@ -135,6 +135,17 @@ def test_offsets_of_a_deleted_topic_do_not_keep_the_others_from_being_committed(
         return True
 
     wait_until(committed, 30, "the commit")
+    assert one.committed([(topic_name, 0)]) == {(topic_name, 0): 2}
+    one.close()
+
+
+def test_metadata_larger_than_the_broker_allows_is_refused_and_the_member_stays(broker, topic_name, io):
+    Kafka(broker.bootstrap_servers).create(topic_name)
+    one = member(io, broker, topic_name, topic_name)
+    join(one)
+    with pytest.raises(MetadataTooLargeError, match=r"offset\.metadata\.max\.bytes"):
+        one.commit({(topic_name, 0): 1}, metadata="x" * 5000)
+    one.commit({(topic_name, 0): 2})
     assert one.committed([(topic_name, 0)]) == {(topic_name, 0): 2}
     one.close()
 

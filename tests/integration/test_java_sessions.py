@@ -43,7 +43,9 @@ def test_a_record_whose_conversion_is_retried_at_a_stop_is_polled_again(host, tm
 
 @pytest.mark.parametrize("tolerance", ["none", "all"])
 def test_a_sinks_record_whose_conversion_is_retried_at_a_stop_is_read_again(host, tmp_path, tolerance):
-    task = noting_partition(host, tmp_path / "notes", **FOREVER, **{"errors.tolerance": tolerance})
+    """It was also written to the dead letter queue."""
+    task = noting_partition(host, tmp_path / "notes", **FOREVER,
+                            **{"errors.tolerance": tolerance, "errors.deadletterqueue.topic.name": "dead"})
     task.give("one", "down", "three")
     wait_until(lambda: "down" in task.noted())
     task.connection.tell("stop")
@@ -81,10 +83,11 @@ def test_an_exception_in_commit_record_ends_only_that_call(host, tmp_path):
     frames = [task.event()]
     while '"o":3' not in frames[-1].offsets[0][1]:
         frames.append(task.event())
+    calls = ["commitRecord one", "commitRecord two", "commitRecord three", "commit"]
     task.acknowledge(*frames)
-    task.acknowledge()
-    calls = ["commitRecord one", "commitRecord two", "commitRecord three", "commit", "commit"]
     wait_until(lambda: [note for note in task.noted() if note.startswith("commit")] == calls)
+    task.acknowledge()
+    wait_until(lambda: [note for note in task.noted() if note.startswith("commit")] == [*calls, "commit"])
 
 
 def test_a_transaction_ends_in_a_poll_without_records(host, tmp_path):
@@ -131,6 +134,17 @@ def test_an_exception_in_stop_is_only_logged(host, tmp_path):
     assert task.noted() == ["stop"]
 
 
+def test_a_plugin_whose_offset_cannot_be_written_has_stopped_before_the_task_fails(host, tmp_path):
+    """The next instance could run beside it."""
+    task = scripted(host, tmp_path / "notes", "one@unknown|gate")
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    wait_until(lambda: len(task.noted()) == 2)  # it is polled again, or stopped already
+    (tmp_path / "notes.open").touch()
+    assert task.until("failed") == ["failed"]
+    assert task.noted()[-1] == "stop"
+
+
 def test_a_plugin_may_read_offsets_in_commit(host, tmp_path):
     """The thread that reads the worker's messages waited for the answer, which it had to read."""
     task = scripted(host, tmp_path / "notes", "one@1", own={"commits": "read"})
@@ -145,15 +159,38 @@ def test_a_plugin_may_read_offsets_in_commit(host, tmp_path):
 
 
 def test_a_commit_that_hangs_delays_no_stop_and_counts_as_hung(host, tmp_path, caplog):
-    task = scripted(host, tmp_path / "notes", "one@1|two@2", own={"commits": "hang"})
+    """One that ends when it is interrupted does not, and is the last call: its thread waited for ever."""
+    for how in ("wait", "hang"):
+        task = scripted(host, tmp_path / how, "one@1|two@2", own={"commits": how})
+        assert task.until("started") == ["started"]
+        task.connection.tell("resume")
+        task.acknowledge(task.event())
+        wait_until(lambda task=task: "commit" in task.noted())
+        task.acknowledge()
+        task.connection.tell("stop")
+        assert task.until("drained")[-1] == "drained"
+        task.connection.close()
+    hangs = "Thread 'commits of task c-0' hangs after its connection was closed; threads that hang in this host: "
+    wait_until(lambda: hangs in caplog.text)
+    assert caplog.text.count(hangs + "1") == 1
+    assert (tmp_path / "wait").read_text().splitlines().count("commit") == 1
+
+
+def test_acknowledgements_that_come_during_a_commit_are_followed_by_one(host, tmp_path):
+    """Each had one of its own, which a stop waited for: of up to a hundred."""
+    task = scripted(host, tmp_path / "notes", "one@1", own={"commits": "gate"})
     assert task.until("started") == ["started"]
     task.connection.tell("resume")
     task.acknowledge(task.event())
     wait_until(lambda: "commit" in task.noted())
-    task.connection.tell("stop")
-    assert task.until("drained")[-1] == "drained"
-    task.connection.close()
-    wait_until(lambda: "Thread 'commits of task c-0' hangs after its connection was closed" in caplog.text)
+    for _ in range(50):
+        task.acknowledge()
+    for op in ("stop", "finish"):
+        task.connection.tell(op)
+    assert task.until("drained") == ["drained"]
+    (tmp_path / "notes.open").touch()
+    assert task.until("stopped") == ["stopped"]
+    assert task.noted() == ["poll", "commitRecord one", "commit", "commit", "stop"]
 
 
 def test_a_poll_of_large_records_is_sent_in_small_frames(host, tmp_path):
@@ -200,6 +237,21 @@ def test_partitions_that_the_plugin_has_paused_stay_paused_when_they_are_opened_
     task.connection.tell("open", places=[("t", 0, 1)], generation=2, member="me")
     assert task.event() == {"op": "at", "places": [["t", 0, -1]]}
     assert task.until("opened") == ["opened"]
+
+
+def test_a_partition_that_the_plugin_has_paused_is_resumed_if_it_was_taken_from_the_task(host, tmp_path):
+    """As in Kafka Connect: if the task was without partitions meanwhile, it got no record of this one any more."""
+    task = noting_partition(host, tmp_path / "notes")
+    task.give("hold 0", "two")
+    assert task.until("at")[-1] == "at"
+    task.connection.tell("close", lost=False)
+    assert task.until("closed")[-1] == "closed"
+    for places in ([], [("t", 0, 1)]):
+        task.connection.tell("open", places=places, generation=2, member="me")
+        assert task.until("opened") == ["opened"]
+    wait_until(lambda: task.noted()[-1].startswith("open"))
+    task.give("hold 0", "two")
+    wait_until(lambda: task.noted()[-3:] == ["close [0]", "open [0] true", "put 0 1 two"])
 
 
 def test_a_sinks_offset_is_committed_with_its_metadata(host, tmp_path):

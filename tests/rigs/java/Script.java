@@ -54,8 +54,9 @@ public class Script extends SourceConnector {
     /**
      * The task. `polls`: the polls, separated by "|". Each has words: VALUE@OFFSET is a record, #N@OFFSET one of N bytes, struct@OFFSET one
      * whose fields are not set; "commit" and "abort" end the
-     * transaction, "retry" and "throw" throw, "null" returns null. `throws`: the methods that throw, the first time they are called. `commits`: what commit() does,
-     * "transaction" (it commits the transaction), "read" (it reads and notes the offset) or "hang".
+     * transaction, "retry" and "throw" throw, "null" returns null, "gate" is as below. An offset "unknown" is of a type that no store has. `throws`: the methods that throw, the first time they are called. `commits`: what commit() does,
+     * "transaction" (it commits the transaction), "read" (it reads and notes the offset), "hang", "wait" (until it is interrupted) or
+     * "gate" (until the file of the notes with ".open" at the end of its name exists).
      */
     public static class Scripted extends SourceTask {
         private static final Schema WITHIN = SchemaBuilder.struct().field("v", SchemaBuilder.int32().defaultValue(5).build())
@@ -93,12 +94,14 @@ public class Script extends SourceConnector {
                     case "retry" -> throw new RetriableException("told to retry");
                     case "throw" -> throw new ConnectException("told to throw");
                     case "null" -> records = null;
+                    case "gate" -> awaitGate();
                     default -> {
                         String[] parts = word.split("@");
                         if (parts[0].startsWith("#")) parts[0] = "x".repeat(Integer.parseInt(parts[0].substring(1)));
                         Struct struct = new Struct(STRUCT).put("list", List.of(new Struct(WITHIN)));
                         boolean plain = !parts[0].equals("struct");
-                        records.add(new SourceRecord(Map.of("p", 1), Map.of("o", Long.valueOf(parts[1])), "t",
+                        Object offset = parts[1].equals("unknown") ? new Object() : Long.valueOf(parts[1]);
+                        records.add(new SourceRecord(Map.of("p", 1), Map.of("o", offset), "t",
                             plain ? Schema.STRING_SCHEMA : STRUCT, plain ? parts[0] : struct));
                     }
                 }
@@ -110,14 +113,20 @@ public class Script extends SourceConnector {
             called("commitRecord", " " + record.value());
         }
 
-        @Override public void commit() {
+        @Override public void commit() throws InterruptedException {
             called("commit", "");
             switch (commits) {
                 case "transaction" -> context.transactionContext().commitTransaction();
                 case "read" -> note(notes, String.valueOf(context.offsetStorageReader().offset(Map.of("p", 1))));
                 case "hang" -> sleep();
+                case "wait" -> Thread.sleep(Long.MAX_VALUE);
+                case "gate" -> awaitGate();
                 default -> { }
             }
+        }
+
+        private void awaitGate() throws InterruptedException {
+            while (!Files.exists(Path.of(notes + ".open"))) Thread.sleep(10);
         }
 
         @Override public void stop() {

@@ -148,6 +148,22 @@ def test_before_it_joins_again_the_task_closes_its_partitions(rig, lost):
     assert [offsets for _, offsets, _ in rig.group.commits] == ([] if lost else [{TP: 4}])
 
 
+def test_the_host_is_told_that_the_task_has_no_partitions_any_more(rig):
+    """It forgets which of them the plugin had paused."""
+    session = started(rig)
+    rig.group.assignment = frozenset
+    rig.group.joins.append(True)
+
+    def close_and_open():
+        assert session.op() == "close"
+        session.say("closed")
+        reported = session.read()[1]
+        session.say("opened")
+        return reported["op"], reported["places"]
+
+    assert beside(rig.task.run_once, close_and_open) == [("open", [])]
+
+
 def test_dead_letters_are_written_before_offsets_and_acknowledged(rig):
     session = started(rig)
     letter(session, 1, b"bad")

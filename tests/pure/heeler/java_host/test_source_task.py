@@ -10,6 +10,7 @@ from base64 import b64decode
 import numpy as np
 import pytest
 
+from heeler.java_host import source_task
 from heeler.java_host.connection import JavaPluginError
 from spark_tasks.errors import RetriableError, StartCancelledError
 from spark_tasks.host_frames import BATCH, HEAD
@@ -61,6 +62,35 @@ def test_commits_that_fail_are_counted(rig):
     session.frame(b"one", offset=1)
     wait_until(lambda: rig.task.run_once() and rig.metrics.retries == 1)
     assert rig.metrics.commits == {"done": 0, "failed": 1, "skipped": 0}
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_records_whose_offsets_cannot_be_written_are_not_appended_again(rig, stops):
+    """As in Kafka Connect: they were, at each attempt, for as long as the offsets topic was not available."""
+    commit = rig.kafka.commit
+
+    def refuse(_offsets, _signal):
+        raise RetriableError("the offsets topic is gone")
+
+    rig.kafka.commit = refuse
+    session = started(rig)
+    session.frame(b"one", offset=1)
+    wait_until(lambda: rig.task.run_once() and rig.metrics.retries == 3)
+    assert rig.kafka.appended == [("t", b"one")]
+    rig.kafka.commit = commit
+    if stops:
+        closing = threading.Thread(target=rig.task.close)
+        closing.start()
+        assert session.op() == "stop"
+        session.say("drained")
+        assert session.read()[1] == {"op": "acknowledge", "frame": 1, "places": []}
+        session.say("stopped")
+        closing.join(10)
+    else:
+        wait_until(lambda: rig.task.run_once().records == 1)
+        assert session.read()[1] == {"op": "acknowledge", "frame": 1, "places": []}
+    assert rig.kafka.appended == [("t", b"one")]
+    assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})])]
 
 
 def test_frames_are_appended_committed_and_acknowledged(rig):
@@ -142,6 +172,29 @@ def test_a_transaction_ends_where_the_plugin_says(rig):
 
 
 def test_records_of_one_poll_are_committed_together(rig):
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", offset=1, more=True)
+    assert stepped(rig).records == 0, "it does not wait for the rest, which may take long"
+    session.frame(b"two", offset=2)
+    wait_until(lambda: stepped(rig).records == 2)
+    assert rig.kafka.committed == [(2, [({"p": 1}, {"n": 2})])]
+
+
+def test_the_polls_before_one_that_takes_long_are_committed(rig):
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", offset=1)
+    session.frame(b"two", offset=2, more=True)
+    wait_until(lambda: stepped(rig).records == 1)
+    assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})])]
+    session.frame(b"three", offset=3)
+    wait_until(lambda: stepped(rig).records == 2)
+    assert rig.kafka.committed[1:] == [(3, [({"p": 1}, {"n": 3})])]
+
+
+def test_a_poll_that_is_too_large_to_be_kept_is_written_as_it_comes(rig, monkeypatch):
+    monkeypatch.setattr(source_task, "STEP_BYTES", 1)
     session = started(rig)
     rig.woken.clear()
     session.frame(b"one", offset=1, more=True)

@@ -9,7 +9,7 @@ import pytest
 
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
-from spark_tasks.kafka.membership import CommitRefusedError
+from spark_tasks.kafka.membership import CommitRefusedError, MetadataTooLargeError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sinks import commits
 from spark_tasks.sinks.commits import LATE_MS, NOTHING_MS, PendingOffsets
@@ -110,6 +110,20 @@ def test_offsets_are_kept_while_kafka_is_unavailable(clock: Clock, group: Group)
     offsets.commit_due(group)  # and is not put off
     assert group.commits == [{ONE: 1}, {ONE: 1}]
     assert not offsets
+
+
+def test_metadata_that_is_too_large_is_a_failed_commit_that_is_not_repeated(clock: Clock, group: Group) -> None:
+    """As in Kafka Connect. It failed the task, and would again after a restart."""
+    metrics = TaskMetrics()
+    offsets = PendingOffsets(metrics)
+    offsets.add({ONE: 1})
+    group.error = MetadataTooLargeError("too large")
+    offsets.commit(group)
+    assert (metrics.commits, bool(offsets)) == ({"done": 0, "failed": 1, "skipped": 0}, False)
+    group.error = None
+    offsets.add({ONE: 2})
+    offsets.commit(group)
+    assert group.commits == [{ONE: 1}, {ONE: 2}]
 
 
 def test_a_task_continues_while_it_waits_for_the_response_to_a_commit(clock: Clock, group: Group) -> None:

@@ -3,6 +3,7 @@ package heeler.host;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeaders;
@@ -19,8 +20,10 @@ import org.apache.kafka.connect.runtime.ConnectorConfig;
 import org.apache.kafka.connect.runtime.TransformationChain;
 import org.apache.kafka.connect.runtime.TransformationStage;
 import org.apache.kafka.connect.runtime.errors.ErrorHandlingMetrics;
+import org.apache.kafka.connect.runtime.errors.ErrorReporter;
 import org.apache.kafka.connect.runtime.errors.ProcessingContext;
 import org.apache.kafka.connect.runtime.errors.RetryWithToleranceOperator;
+import org.apache.kafka.connect.runtime.errors.Stage;
 import org.apache.kafka.connect.runtime.errors.ToleranceType;
 import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.storage.HeaderConverter;
@@ -36,7 +39,7 @@ abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseabl
     final JsonCodec values;
     final HeaderConverter headerConverter;
     final ErrorHandlingMetrics metrics;
-    final RetryWithToleranceOperator<T> operator; // subclasses set its reporters
+    final RetryWithToleranceOperator<T> operator; // see reportTo
     final TransformationChain<T, R> chain;
     boolean keepsBytes; // headers are both read and written here, and strings that no transform has changed keep their bytes
     private final List<TransformationStage<R>> stages;
@@ -110,10 +113,21 @@ abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseabl
         operator.triggerStop();
     }
 
+    /** Sets what bad records are reported to. */
+    void reportTo(List<ErrorReporter<T>> reporters) {
+        operator.reporters(reporters.stream().<ErrorReporter<T>>map(one -> context ->
+            undecided(context) ? CompletableFuture.completedFuture(null) : one.report(context)).toList());
+    }
+
     /** Whether the record of a context is bad. Throws StoppedException where more attempts might have converted it. */
     boolean failed(ProcessingContext<T> context) {
-        if (stopping && context.error() instanceof RetriableException) throw new StoppedException();
+        if (undecided(context)) throw new StoppedException();
         return context.failed();
+    }
+
+    /** Whether retries of a record ended with the task. What the plugin itself reports is not converted again. */
+    private boolean undecided(ProcessingContext<T> context) {
+        return stopping && context.error() instanceof RetriableException && context.stage() != Stage.TASK_PUT;
     }
 
     @Override

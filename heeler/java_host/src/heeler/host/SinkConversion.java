@@ -35,7 +35,7 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
         List<ErrorReporter<ConsumerRecord<byte[], byte[]>>> reporters = new ArrayList<>();
         reporters.add(new LogReporter.Sink(id, config, metrics));
         if (!config.dlqTopicName().isEmpty()) reporters.add(letters);
-        operator.reporters(reporters);
+        reportTo(reporters);
         reporter = config.enableErrantRecordReporter()
             ? new WorkerErrantRecordReporter(operator, keys.converter, values.converter, headerConverter) : null;
         direct = reporter == null && config.errorToleranceType() == ToleranceType.NONE && config.errorRetryTimeout() == 0;
@@ -45,7 +45,7 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
     SinkConversion(Host host, SinkConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured,
                    ErrorReporter<ConsumerRecord<byte[], byte[]>> bad) {
         super(host, config, id, measured, ToleranceType.ALL);
-        operator.reporters(List.of(bad));
+        reportTo(List.of(bad));
         letters = null;
         reporter = null;
         direct = false;

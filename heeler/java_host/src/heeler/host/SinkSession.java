@@ -203,7 +203,7 @@ final class SinkSession extends Session implements SinkContext.Source {
                 group = new ConsumerGroupMetadata(
                     first.text("group"), command.number("generation"), command.text("member"), Optional.empty());
                 places.open(given);
-                task.open(given.keySet());
+                if (!given.isEmpty()) task.open(given.keySet());
                 settle();
                 tell(Map.of("op", "opened"));
             }

@@ -34,7 +34,7 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
     SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured, List<?> converted) {
         super(host, config, id, measured, config.errorToleranceType());
         this.converted = converted;
-        operator.reporters(List.of(new LogReporter.Source(id, config, metrics)));
+        reportTo(List.of(new LogReporter.Source(id, config, metrics)));
         direct = config.errorToleranceType() == ToleranceType.NONE && config.errorRetryTimeout() == 0
             && !config.enableErrorLog();
     }
@@ -44,7 +44,7 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
                      ErrorReporter<SourceRecord> bad) {
         super(host, config, id, measured, ToleranceType.ALL);
         converted = null;
-        operator.reporters(List.of(bad));
+        reportTo(List.of(bad));
         direct = false;
     }
 

@@ -2,20 +2,13 @@ package heeler.host;
 
 import heeler.host.SourceConversion.Outgoing;
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.nio.IntBuffer;
-import java.nio.LongBuffer;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Base64;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
@@ -43,7 +36,6 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
 final class SourceSession extends Session {
     private static final int FRAME_BYTES = 4 << 20;
     private static final int MOST_ACKNOWLEDGEMENTS = 100; // a plugin that is slower to commit is not polled
-    private static final int REFUSED = -2; // as a partition
     private static final int SLICE = 500; // records that are converted at once; more would not fit into the CPU's caches
     private final Host host;
     private final Connection.Message first;
@@ -51,13 +43,15 @@ final class SourceSession extends Session {
     private final List<?> converted; // what the worker converts; null if it runs no part of the chain
     private final WorkerTransactionContext transactions; // null unless the connector defines transaction boundaries
     private final CountDownLatch finish = new CountDownLatch(1);
-    private final BlockingQueue<Connection.Message> acknowledgements = new LinkedBlockingQueue<>(); // then "finish"
     private final Thread committer;
     private volatile SourceTask task;
     private volatile SourceConversion conversion;
     private volatile boolean stopping;
     private volatile boolean gone; // the worker has closed the connection
+    private volatile Throwable unsent; // why frames cannot be sent
     private boolean paused = true; // until the worker sends "resume"; this and all that follows is guarded by `this`
+    private boolean finishing; // the worker has sent "finish", its last message
+    private List<Connection.Message> acknowledgements = new ArrayList<>(); // of which the plugin is not notified yet
 
     private Columns filling = new Columns();
     private Columns spare = new Columns();
@@ -106,7 +100,7 @@ final class SourceSession extends Session {
         try {
             for (Connection.Message m = connection.read(); m != null; m = connection.read()) {
                 switch (m.op()) {
-                    case "acknowledge", "finish" -> acknowledgements.add(m);
+                    case "acknowledge", "finish" -> queue(m);
                     case "pause" -> pause(true);
                     case "resume" -> pause(false);
                     case "stop" -> stop();
@@ -119,6 +113,12 @@ final class SourceSession extends Session {
             finish.countDown();
             for (Thread one : threads()) one.interrupt(); // in case it hangs
         }
+    }
+
+    private synchronized void queue(Connection.Message message) {
+        if (message.op().equals("finish")) finishing = true;
+        else acknowledgements.add(message);
+        notifyAll();
     }
 
     private synchronized void pause(boolean on) {
@@ -180,6 +180,7 @@ final class SourceSession extends Session {
                 synchronized (this) { drained = true; notifyAll(); }
                 writer.join();
             }
+            if (unsent != null) throw unsent;
             connection.tell(0, Map.of("op", "drained"));
             finish.await();
         } catch (InterruptedException e) {
@@ -223,7 +224,7 @@ final class SourceSession extends Session {
         if (how == null) return;
         signal = how;
         notifyAll();
-        while (signal != null && !gone) wait();
+        while (signal != null && sends()) wait();
     }
 
     /** Converts and adds the next records: not many, and not many more bytes than a frame has, if they are large. */
@@ -249,7 +250,7 @@ final class SourceSession extends Session {
         if (results.isEmpty()) return;
         boolean part = more && transactions == null; // the connector's own transactions may end in the middle of a poll
         // A part of a poll that may turn out to be incomplete goes into frames without earlier polls.
-        while ((filling.size() > FRAME_BYTES || part && !midPoll && !(ends.isEmpty() && filling.count() == 0)) && !gone) wait();
+        while ((filling.size() > FRAME_BYTES || part && !midPoll && !(ends.isEmpty() && filling.count() == 0)) && sends()) wait();
         for (int i = 0; i < results.size(); i++) {
             SourceRecord record = records.get(i);
             Outgoing sends = results.get(i);
@@ -264,6 +265,10 @@ final class SourceSession extends Session {
         }
         midPoll = part;
         notifyAll();
+    }
+
+    private boolean sends() {
+        return !gone && unsent == null;
     }
 
     private void write() {
@@ -302,17 +307,14 @@ final class SourceSession extends Session {
                 synchronized (this) { spare = full; }
             }
         } catch (Throwable e) {
-            if (!gone) failed(e); // for example an offset that JSON cannot represent
+            unsent = e; // for example an offset that JSON cannot represent
             stop();
         }
     }
 
     private void notifyOfCommits() {
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
-            for (Connection.Message m = acknowledgements.take(); m.op().equals("acknowledge"); m = acknowledgements.take()) {
-                acknowledge(m);
-                synchronized (this) { notifyAll(); }
-            }
+            for (List<Connection.Message> all = acknowledged(); !all.isEmpty(); all = acknowledged()) acknowledge(all);
         } catch (InterruptedException e) {
             // The worker has closed the connection.
         } finally {
@@ -320,11 +322,24 @@ final class SourceSession extends Session {
         }
     }
 
-    /** All frames up to this one, and their offsets, are committed. */
-    private void acknowledge(Connection.Message message) {
-        int frame = message.number("frame");
-        Map<Integer, Placed> placed = Placed.of(message);
-        while (true) {
+    /** Waits for acknowledgements and returns all that have come; none at the end. */
+    private synchronized List<Connection.Message> acknowledged() throws InterruptedException {
+        while (acknowledgements.isEmpty() && !finishing && !gone) wait();
+        List<Connection.Message> all = gone ? List.of() : acknowledgements;
+        acknowledgements = new ArrayList<>();
+        notifyAll();
+        return all;
+    }
+
+    /** All frames up to those of the messages, and their offsets, are committed. */
+    private void acknowledge(List<Connection.Message> messages) {
+        int frame = 0;
+        Map<Integer, Placed> placed = new HashMap<>();
+        for (Connection.Message message : messages) {
+            frame = Math.max(frame, message.number("frame"));
+            placed.putAll(Placed.of(message));
+        }
+        while (!gone) {
             Map.Entry<Integer, List<Sent>> done;
             synchronized (this) {
                 if (unacknowledged.isEmpty() || unacknowledged.peek().getKey() > frame) break;
@@ -346,6 +361,7 @@ final class SourceSession extends Session {
     }
 
     private void notify(String method, Call call) {
+        if (gone) return; // the task may be stopped already
         try {
             call.of(task);
         } catch (Throwable e) { // plugin code; Java's worker only logs it, too
@@ -356,33 +372,9 @@ final class SourceSession extends Session {
     /** Null if the worker's part of the chain has dropped the record, or it could not be written and this is tolerated. */
     private static RecordMetadata metadata(Sent one, Placed where, int row) {
         String topic = where.topics() == null ? one.topic() : where.topics().get(row);
-        if (topic == null || where.partitions().get(row) == REFUSED) return null;
+        if (topic == null || where.partitions().get(row) == Placed.REFUSED) return null;
         TopicPartition partition = new TopicPartition(topic, where.partitions().get(row));
         long offset = where.offsets().get(row);
         return new RecordMetadata(partition, offset, 0, one.timestamp(), one.keySize(), one.valueSize());
-    }
-
-    /**
-     * Where the records of a frame were written, without those that a transform has dropped; an offset of -1 is unknown.
-     * `topics`: from the worker's part of the chain; null if it runs none.
-     */
-    private record Placed(Map<Integer, String> topics, IntBuffer partitions, LongBuffer offsets) {
-        static Map<Integer, Placed> of(Connection.Message message) {
-            Map<Integer, Placed> found = new HashMap<>();
-            for (Object fields : (List<?>) message.content().get("places")) {
-                Map<?, ?> frame = (Map<?, ?>) fields;
-                Map<Integer, String> topics = frame.get("topics") == null ? null : new HashMap<>();
-                if (topics != null) ((Map<?, ?>) frame.get("topics")).forEach((topic, rows) -> {
-                    for (Object row : (List<?>) rows) topics.put((Integer) row, (String) topic);
-                });
-                found.put((Integer) frame.get("frame"), new Placed(topics,
-                    bytes(frame.get("partitions")).asIntBuffer(), bytes(frame.get("offsets")).asLongBuffer()));
-            }
-            return found;
-        }
-
-        private static ByteBuffer bytes(Object text) {
-            return ByteBuffer.wrap(Base64.getDecoder().decode((String) text)).order(ByteOrder.LITTLE_ENDIAN);
-        }
     }
 }
