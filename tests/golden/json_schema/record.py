@@ -7,22 +7,16 @@ exit status is 1 where heeler differs.
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import itertools
-import json
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet
+from tests.golden.beside_java import Recording
 from tests.golden.json_schema.ours import difference
-from tests.golden.transforms.java import run_driver
 
-HERE = Path(__file__).parent
-RECORDED = 600
 _JARS = JarSet("JSON Schema 1.14.6", (
     ("com.github.erosb", "everit-json-schema", "1.14.6"),
     ("org.apache.kafka", "connect-json", KAFKA_VERSION), ("org.slf4j", "slf4j-simple", "1.7.36"),
@@ -103,27 +97,5 @@ class _Schemas:
         return {"type": "struct", "fields": fields, **name}
 
 
-def answers(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What Java makes of them."""
-    lines = run_driver([json.dumps(one) for one in given], source=HERE / "Driver.java", jar_set=_JARS)
-    return [{**one, "java": json.loads(line)} for one, line in zip(given, lines, strict=True)]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """See the module."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args(arguments)
-    found = answers(list(itertools.islice(schemas(asked.seed), asked.cases or RECORDED)))
-    if not asked.cases:
-        text = "\n".join(json.dumps(one, ensure_ascii=False) for one in found) + "\n"
-        (HERE / "golden.jsonl.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-        return 0
-    wrong = [told for told in map(difference, found) if told is not None]
-    sys.stdout.write("".join(f"{told}\n" for told in wrong) + f"{len(found)} schemas, {len(wrong)} differ\n")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(Recording(Path(__file__).parent, _JARS, schemas, difference, "schemas").main())
