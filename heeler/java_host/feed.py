@@ -87,16 +87,20 @@ class Feed:
 
     def _read(self) -> Iterator[bytes]:
         ranges = [one for one in self._positions.ranges(FRAME_RECORDS) if one[0] not in self._held]
+        some = False
         for place, start, end in ranges:
             try:
-                yield from self._read_partition(place, start, end)
+                for frame in self._read_partition(place, start, end):
+                    some = True
+                    yield frame
             except OffsetOutOfRangeError as error:
                 self._positions.out_of_range(*place, error.log_start, error.log_end)
             except (KafkaUnavailableError, UnknownTopicError) as error:
-                self._positions.out_of_reach(place)
-                if len(ranges) == 1:
+                self._positions.out_of_reach(place)  # the next `ranges` are without it
+                if not some:
                     raise
                 _logger.warning("%s-%d cannot be read at present: %s", *place, error)
+                return  # each of the others may take as long
 
     def _read_partition(self, place: TopicPartition, start: int, end: int) -> Iterator[bytes]:
         wanted = int(self._record_bytes * (end - start) * 1.1)

@@ -166,18 +166,6 @@ class ChangeProcess:
 
 
 @dataclass(frozen=True)
-class SetUpProcess:
-    """Imports a module that sets something up for its whole process, and an alarm that uses it."""
-
-    def run(self) -> int:
-        signal.signal(signal.SIGALRM, lambda *_: interrupt())
-        signal.alarm(1)
-        os.environ["NLS_LANG"] = "GERMAN"
-        sys.setrecursionlimit(20_000)
-        return os.getpid()
-
-
-@dataclass(frozen=True)
 class ImportUsual:
     """Uses what most plugins import, and heeler's own pipelines and connectors. Returns its process."""
 
@@ -193,7 +181,7 @@ class ImportUsual:
 
 @dataclass(frozen=True)
 class SeeProcess:
-    """What ChangeProcess and SetUpProcess change, and its process."""
+    """What ChangeProcess changes, and its process."""
 
     def run(self) -> tuple[object, ...]:
         umask = os.umask(0o077)

@@ -1,19 +1,15 @@
 """What plugins leave behind in an executor process, which must not affect the splits of other connectors.
 
 A process runs splits of one connector after another. Before the first split of another connector, its timers, umask and
-folder are restored. What still runs cannot be undone in a process, and what modules of plugins have set up when they
-were imported (environment variables, a locale, limits and so on) must not be: they are not imported again when the
-connector comes back. So the worker replaces the process.
+folder are restored. What still runs cannot be undone in a process, so the worker replaces it. What modules of plugins
+have set up when they were imported (environment variables, a locale, limits and so on) stays: they are not imported
+again when the connector comes back, and a process for each connector would take too much memory.
 """
 
 from __future__ import annotations
 
-import gc
-import locale
 import os
-import resource
 import signal
-import socket
 import sys
 import threading
 import time
@@ -21,9 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-# Those that libraries change. The signal for stacks is restored in link.py.
-_SIGNALS = (signal.SIGALRM, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE, signal.SIGUSR1)
-_LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE)
 _KAFKA = "kafka-io-"  # the names of threads of Kafka's clients, which heeler keeps
 _MUCH_S = 0.1  # CPU time of other threads since the last time, after which they are looked at
 _LOOK_S = 0.002  # how long threads are watched
@@ -37,13 +30,12 @@ class Leftovers:
         self._folder = _folder()
         self._umask = os.umask(0o077)
         os.umask(self._umask)
-        self._set_up = _set_up()
         self._seen = set(threading.enumerate())  # the first ones, and those that were idle later
         self._used = _cpu_of_others()
 
     def undo(self) -> bool:
-        """Restores timers, umask and folder. Returns False if the process has to be ended instead: a timer or a busy
-        thread is left, or something was set up that modules may need. Takes about 20 µs if nothing has changed.
+        """Restores timers, umask and folder. Returns False if the process has to be ended instead, because a timer or a
+        busy thread is left. What modules set up when they are imported stays: they would not be imported again.
         """
         for timer in _TIMERS:
             signal.setitimer(timer, 0)
@@ -53,7 +45,7 @@ class Leftovers:
                 os.chdir(self._folder)
             except OSError:
                 return False
-        return _set_up() == self._set_up and not self._still_runs()
+        return not self._still_runs()
 
     def _still_runs(self) -> bool:
         """Whether a timer waits in a thread, or a thread uses the CPU. Only new threads, and those of a process whose
@@ -68,19 +60,6 @@ class Leftovers:
         self._seen.update(new)
         self._used = used
         return _is_busy()
-
-
-def _set_up() -> tuple[object, ...]:
-    """What modules set up for the whole process when they are imported."""
-    return (
-        os.environ._data.copy(),  # type: ignore[attr-defined]  # noqa: SLF001 - 20 times as fast as the public ones
-        time.tzname,
-        locale.setlocale(locale.LC_ALL),
-        *map(signal.getsignal, _SIGNALS),
-        *map(resource.getrlimit, _LIMITS),
-        gc.isenabled(), gc.get_threshold(),
-        socket.getdefaulttimeout(), sys.getswitchinterval(), sys.getrecursionlimit(),
-    )
 
 
 def _folder() -> str | None:

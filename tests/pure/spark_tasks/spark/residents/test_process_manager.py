@@ -35,7 +35,6 @@ from tests.rigs.splits import (
     LeaveBehind,
     OomScore,
     SeeProcess,
-    SetUpProcess,
 )
 from tests.rigs.support import wait_until
 
@@ -359,18 +358,6 @@ def test_what_a_plugin_has_changed_in_its_process_is_restored_for_other_connecto
     (own,) = real.submit("a-0", SeeProcess()).result(30)
     assert own[1:-1] != before[1:-1], "of its own connector, a process keeps what it has"
     assert real.submit("b-0", SeeProcess(), SeeProcess()).result(30) == [before, before]
-
-
-@pytest.mark.integration  # processes of their own
-def test_a_process_that_a_plugin_has_set_up_is_replaced_for_other_connectors_and_kept_for_its_own(real: Rig) -> None:
-    """Its modules are not imported again, so what they have set up must not be taken from them."""
-    (before,) = real.submit("b-0", SeeProcess()).result(30)
-    (pid,) = real.submit("a-0", SetUpProcess()).result(30)
-    (own,) = real.submit("a-1", SeeProcess()).result(30)
-    assert own[-3:] == ("GERMAN", 20_000, pid)
-    only(real, "a")
-    (other,) = real.submit("b-0", SeeProcess()).result(30)
-    assert (other[:-1], other[-1] == pid) == (before[:-1], False)
 
 
 @pytest.mark.integration  # processes of their own
