@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 TIMEOUT_MS = 30_000  # of one producer
 ROUND_MS = 60_000  # of a round
 MAX_HUNG = 4  # rounds of a connector: each keeps a thread
-MAX_ROUNDS = 64  # so that a few connectors whose clusters are unreachable do not delay the tasks of others
+MAX_ROUNDS = 256  # so that a few connectors whose clusters are unreachable do not delay the tasks of others
 _AT_ONCE = 8
 _CLIENTS: tuple[Kind, Kind] = ("admin", "producer")
 

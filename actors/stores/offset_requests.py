@@ -42,7 +42,7 @@ Answer = Callable[[Any, Exception | None], None]
 TIMEOUT_S = 60.0
 # Clients repeat requests that hang in a plugin; these must not use up the threads of other connectors' requests. Reads
 # that clients repeat every few seconds may wait TIMEOUT_S for the offsets topic.
-MAX_READS, MAX_CHANGES, MAX_CONCURRENT = 32, 8, 256  # of one connector, and in total
+MAX_READS, MAX_CHANGES, MAX_CONCURRENT = 32, 8, 256  # of one connector, and of either kind in total
 _OUTSIDE = ("However, if this connector manages offsets externally, they will need to be manually {} in the system "
             "that the connector uses.")
 _ZOMBIES = ("If the connector is in a stopped state, this operation can be safely retried. If it doesn't eventually "
@@ -80,7 +80,8 @@ class OffsetRequests:
         self._resolve = resolve
         self._store = offset_store
         self._fencing = fencing
-        self._pool = DaemonPool(MAX_CONCURRENT, "offset-requests")
+        self._pools = {kind: DaemonPool(MAX_CONCURRENT, name) for kind, name in (
+            (GetOffsets, "offset-reads"), (AlterOffsets, "offset-changes"))}
         self._begun: dict[tuple[ConnectorName, type[GetOffsets | AlterOffsets]], list[Future[None]]] = {}
 
     def start(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
@@ -97,11 +98,12 @@ class OffsetRequests:
             answer(None, ConflictError(f"{limit} requests that {kind} the offsets of connector {request.connector} "
                                        "have not ended, perhaps because its plugin or a config provider hangs"))
             return
-        self._begun.setdefault(which, []).append(self._pool.submit(self._run, request, answer))
+        self._begun.setdefault(which, []).append(self._pools[type(request)].submit(self._run, request, answer))
 
     def close(self) -> None:
         """Drops requests that have not begun."""
-        self._pool.close()
+        for pool in self._pools.values():
+            pool.close()
 
     def _run(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
         try:

@@ -36,7 +36,7 @@ Answer = Callable[[ConfigInfos | None, Exception | None], None]
 """Called exactly once, on a thread that it must not block, with the result or an error."""
 
 DEADLINE_MS = 88_000  # shortly before REST's timeout (90 s), so that the response can name the stage that hangs
-MAX_ABANDONED, MAX_OF_ALL = 10, 256  # of one connector, and in total; clients may repeat their requests for ever
+MAX_ABANDONED, MAX_OF_CLASS = 10, 64  # of one connector, and of its class; clients may repeat their requests for ever
 
 
 class Validation:
@@ -57,15 +57,16 @@ class Validation:
     def start(self, config: Config, answer: Answer) -> None:
         """Answers ConfigInfos, which may contain errors; or BadRequestError if the config names no connector class or
         an unknown one, TimedOutError after the deadline, ConnectError if MAX_ABANDONED validations of the connector
-        (its name and class), or MAX_OF_ALL in total, still hang, or what the plugin raised. Raises RuntimeError if no
-        thread can be started.
+        (its name and class), or MAX_OF_CLASS of its class, still hang, or what the plugin raised. Raises RuntimeError
+        if no thread can be started.
         """
         run = _Run(config, answer, self._alarms)
         with self._lock:
             abandoned = [other.connector for other in self._runs if other.abandoned]
         of_connector = abandoned.count(run.connector)
-        if of_connector >= MAX_ABANDONED or len(abandoned) >= MAX_OF_ALL:
-            which = f"{of_connector} of this connector and {len(abandoned)} in total"
+        of_class = sum(java_class == run.connector[1] for _, java_class in abandoned)
+        if of_connector >= MAX_ABANDONED or of_class >= MAX_OF_CLASS:
+            which = f"{of_connector} of this connector and {of_class} of its class"
             run.finish(None, ConnectError(f"Validations hang, {which}: no more are begun"))
             return
         name = f"validate-{config.get('name', '')}"

@@ -345,6 +345,8 @@ class KafkaCluster:
 
         async def attempt() -> ProducerIdentity:
             node = None if transactional_id is None else await self.io.coordinator(transactional_id)
+            if deadline.left_ms <= 0:  # whoever asked may have given up, and another producer may be in use
+                raise protocol.KafkaTimeoutError("the coordinator was found too late")
             request = InitProducerIdRequest(
                 transactional_id=transactional_id,
                 transaction_timeout_ms=timeout_ms,

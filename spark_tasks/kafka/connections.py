@@ -33,7 +33,6 @@ _SLOW_STEP_SECONDS: Final = 5.0  # on a busy machine, copying a large fetch resp
 _REFUSALS: Final = (
     protocol.SaslAuthenticationFailedError, protocol.UnsupportedSaslMechanismError, protocol.IllegalSaslStateError,
 )  # fmt: skip
-BOOTSTRAP_MS: Final = 10_000  # of one attempt, which a server may accept and never answer
 _THROTTLE_STEP_S: Final = 0.005
 _MIN_SWEEP: Final = 64  # cancelled timers
 UNBOUNDED_IN_FLIGHT: Final = 10_000  # callers limit their requests themselves; the library's default is too low
@@ -212,10 +211,11 @@ class Connections:
         return thread is not None and thread.is_alive()
 
     async def bootstrap(self, timeout_ms: float) -> None:
-        """Finds the brokers if they are not known yet. Raises KafkaTimeoutError, at the latest after BOOTSTRAP_MS."""
-        if not self._manager.bootstrapped:  # all callers share an attempt, but each has its own limit
-            attempt = self._manager.bootstrap_async(timeout_ms=BOOTSTRAP_MS)
-            await self._manager.wait_for(attempt, min(timeout_ms, BOOTSTRAP_MS))
+        """Finds the brokers if they are not known yet. Raises KafkaTimeoutError, after a request's timeout at most."""
+        # All callers share an attempt, which a server may accept and never answer, but each has its own limit.
+        if not self._manager.bootstrapped:
+            attempt = self._manager.bootstrap_async(timeout_ms=self.request_timeout_ms)
+            await self._manager.wait_for(attempt, min(timeout_ms, self.request_timeout_ms))
 
     def forget_brokers(self) -> None:
         """Makes the next `bootstrap` ask the bootstrap servers again (KIP-899)."""
