@@ -187,6 +187,8 @@ class Connections:
         self.request_timeout_ms = int(config.get("request_timeout_ms", 30_000))
         self._net = Loop(**config, slow_task_threshold_secs=_SLOW_STEP_SECONDS)
         self._manager = Manager(self._net, **config)
+        servers = config.get("bootstrap_servers", "")
+        self._servers = servers if isinstance(servers, str) else ", ".join(servers)
         self._coordinators: dict[str, str] = {}
         self._closing = False
         self._net.start()
@@ -215,7 +217,12 @@ class Connections:
         # All callers share an attempt, which a server may accept and never answer, but each has its own limit.
         if not self._manager.bootstrapped:
             attempt = self._manager.bootstrap_async(timeout_ms=self.request_timeout_ms)
-            await self._manager.wait_for(attempt, min(timeout_ms, self.request_timeout_ms))
+            limit_ms = min(timeout_ms, self.request_timeout_ms)
+            try:
+                await self._manager.wait_for(attempt, limit_ms)
+            except protocol.KafkaTimeoutError as error:
+                raise protocol.KafkaTimeoutError(
+                    f"no broker at {self._servers} has answered within {limit_ms:.0f} ms") from error
 
     def forget_brokers(self) -> None:
         """Makes the next `bootstrap` ask the bootstrap servers again (KIP-899)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.sinks.positions import OffsetsMissingError
+from spark_tasks.sinks.split import SinkJob
 from spark_tasks.sinks.task import PAUSED_MS, UPKEEP_MS
 from spark_tasks.spark.context import SparkLostError
 from tests.rigs.support import BACK_SOON, Sleeper, wait_until
@@ -97,7 +99,7 @@ def test_a_batch_is_as_large_as_the_user_allows(rig: SinkRig) -> None:
 
 
 def test_a_batch_of_large_records_is_bounded_in_bytes(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_tasks.sinks.split.MAX_SPLIT_BYTES", 8_000_000)
+    monkeypatch.setattr("spark_tasks.sinks.task.SinkJob", partial(SinkJob, max_bytes=8_000_000))
     for _ in range(40):
         rig.producer.produce(rig.topic, bytes(900_000), partition=0)
     rig.producer.flush(20)
