@@ -1,9 +1,10 @@
 """Filters the output of the processes that a worker starts: masks secrets, and shortens the stack traces of rejected
-connections to Spark's ports.
+connections to Spark's ports and of accumulators.
 
 Spark logs a stack trace of thirty lines for each connection that does not use its protocol or its secret. Of each such
 event only the first line and the exception are kept, at most a few times per minute. Lines that appear at each start of
-Spark are logged at DEBUG. All other lines pass unchanged, up to a limit: to filter them takes the worker's CPU time.
+Spark, and the interruption of its threads at its end, are logged at DEBUG. All other lines pass unchanged, up to a
+limit: to filter them takes the worker's CPU time.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ EXCEPTION_S = 0.2  # after the line of its event, an exception follows sooner
 _LAYOUT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)"
 _HEAD = r"\S+ \S+ (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) "
 _OTHER = re.compile(_HEAD + r"\S+: ")
-_EVENT = re.compile(_HEAD + r"(?:[\w$.]+\.)?(Transport\w+|(?>\w*?Auth)\w*Handler|(?>\w*?(?:Sasl|Channel))\w*+): .*")
+_EVENT = re.compile(_HEAD + r"(?:[\w$.]+\.)?(Transport\w+|(?>\w*?Auth)\w*Handler|(?>\w*?(?:Sasl|Channel))\w*+|"
+                            r"DAGScheduler(?=: Failed to update accumulator )): .*")
 _TRACE = re.compile(r"\s+(?:at |\.\.\. \d|Suppressed: )|Caused by: ")
 _EXCEPTION = re.compile(r"(?:[\w$]+\.)+[\w$]+(?:: .*)?")
+_INTERRUPTED = "java.nio.channels.ClosedByInterruptException"  # Spark interrupts its threads only to end them
 _START = re.compile(  # lines at every start of a JVM and of Spark, which no setting disables
     r"Picked up _?JAVA_\w*OPTIONS: |WARNING: Using incubator modules: |Using Spark's default log4j profile: |"
     r"Setting (?:default log|Spark log) level to |To adjust logging level use |"
@@ -56,6 +59,10 @@ class SparkOutput:
         """
         text = line.rstrip("\r\n")
         if self._inside and not _OTHER.match(text):
+            if text == _INTERRUPTED:
+                _logger.debug("Spark: %s: %s", self.held, text)
+                self.held = ""
+                return ""
             exception = _EXCEPTION.fullmatch(text) is not None
             if exception or _TRACE.match(text):
                 return self._held_line(f": {text}") if exception and self.held else self.rest()

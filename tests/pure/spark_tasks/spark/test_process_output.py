@@ -38,6 +38,17 @@ def test_a_rejected_connection_is_one_log_line() -> None:
     assert passed([*STRANGER, *FAILURE, *STRANGER, "plain\n"]) == LINE + "".join(FAILURE) + LINE + "plain\n"
 
 
+ACCUMULATOR = ("26/11/27 07:29:30 ERROR DAGScheduler: Failed to update accumulator 0 "
+               "(org.apache.spark.api.python.PythonAccumulatorV2) for task 0")
+
+
+def test_an_accumulator_at_the_end_of_spark_is_no_error() -> None:
+    interrupted = "java.nio.channels.ClosedByInterruptException\n"
+    assert passed([f"{ACCUMULATOR}\n", interrupted, *TRACE, "plain\n"]) == "plain\n"
+    assert passed([f"{ACCUMULATOR}\n", "java.net.ConnectException: x\n", *TRACE]) == (
+        f"{ACCUMULATOR}: java.net.ConnectException: x\n")
+
+
 def test_a_rejected_connection_without_details() -> None:
     output = SparkOutput()
     assert output.take(STRANGER[0]) == ""
