@@ -43,7 +43,7 @@ STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 READY_S = 60.0  # a worker on a busy machine
 SOON_S = 30.0  # anything that a connector does
-SPARK_MS = "20000"  # many workers of tests end earlier; the others use Spark as well
+SPARK_MS = "60000"  # most workers of tests end earlier, and Spark would take half of their CPU time
 PATIENT = {"session_timeout_ms": "10000", "consumer_session_timeout_ms": "10000"}  # of a worker that nobody stops
 _BEING_MADE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION}
 
