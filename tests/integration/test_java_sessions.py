@@ -136,6 +136,17 @@ def test_an_exception_in_stop_is_only_logged(host, tmp_path):
     assert task.noted() == ["stop"]
 
 
+def test_what_a_plugin_reports_is_cut_before_it_is_sent(host, tmp_path):
+    """An exception of any size, and any number of metrics a second, were read and parsed by the worker."""
+    task = scripted(host, tmp_path / "notes", "shout", own={"metrics": "2000"})
+    wait_until(lambda: len(found := task.metrics()) == 1001 and len(str(found)) < 1_000_000)
+    task.connection.tell("resume")
+    while (failed := task.event())["op"] != "failed":
+        pass
+    assert failed["message"].startswith("told to shout!!!")
+    assert max(len(failed["message"]), len(failed["trace"])) < 201_000
+
+
 def test_a_plugin_whose_offset_cannot_be_written_has_stopped_before_the_task_fails(host, tmp_path):
     """The next instance could run beside it."""
     task = scripted(host, tmp_path / "notes", "one@unknown|gate")
