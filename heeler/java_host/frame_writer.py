@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,28 +18,36 @@ from heeler.java_host.patience import Patience
 from heeler.java_host.source_splits import SourceSplits
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Refusals, Refused
-from spark_tasks.errors import DataError
+from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.futures import complete, running
 from spark_tasks.host_frames import AppendedPositions, Batch
 from spark_tasks.kafka.append import BUFFER_BYTES, DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.api import TransactionSignal
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.java_source_split import JavaSourceResult
 from spark_tasks.sources.sound_records import SoundAppender
+
+_logger = logging.getLogger(__name__)
+_waiting: Final = RateLimitedLog(max_lines=1)
 
 
 class FrameWriter:
     """Appends the frames that are committed together; the appender is created for the first one. `used` is called once
     for each topic. `taking`: heeler's part of the chain; None if it has none. `errors`: whether a record that cannot be
-    appended fails the task, and whether it is logged. As in Kafka Connect, it gets no dead letter.
+    appended fails the task, and whether it is logged. As in Kafka Connect, it gets no dead letter. `brokers_create`:
+    whether topics are created by the brokers, not by `used`.
     """
 
     def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
-                 used: Callable[[str], None], taking: SourceSplits | None, errors: ErrorHandling) -> None:
+                 used: Callable[[str], None], taking: SourceSplits | None, errors: ErrorHandling, *,
+                 brokers_create: bool) -> None:
         self._cluster = cluster
+        self._brokers_create = brokers_create
         self._options = options
         self._lane = lane
         self._used = used
@@ -89,6 +99,8 @@ class FrameWriter:
         """Appends a frame. Returns False if that cannot be done in time, because too many records wait for Kafka or
         heeler's part of the chain has not ended: then it has to be called again with this frame.
         """
+        if batch.cut is None and not patience.wait(lambda seconds: self._knows(batch.topics, seconds)):
+            return False
         appender = self._open()
         if not patience.wait(lambda seconds: appender.flushed(seconds, but_for=BUFFER_BYTES)):
             return False
@@ -111,6 +123,22 @@ class FrameWriter:
         self.offsets |= dict(batch.offsets)
         self.number, self.in_poll, self.signal = batch.number, batch.more, batch.signal
         self.frames.append(batch)
+        return True
+
+    def _knows(self, topics: Sequence[str], seconds: float) -> bool:
+        """Whether the partitions of these topics are known, or a broker says that a topic does not exist, which is
+        handled when records are appended to it.
+        """
+        until = time.monotonic() + seconds
+        for topic in set(topics) - self._topics:
+            try:
+                self._cluster.partitions(topic, create=self._brokers_create,
+                                         timeout_ms=max(0.0, 1000 * (until - time.monotonic())))
+            except KafkaUnavailableError as error:
+                _waiting.log(_logger, logging.WARNING, "Records of a Java source wait for Kafka: %s", error)
+                return False
+            except ConnectError:
+                continue
         return True
 
     def _write_taken(

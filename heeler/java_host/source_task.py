@@ -146,7 +146,8 @@ class JavaSourceTask(JavaTask):
         Returns what is committed now; None if it stays open, for the next step.
         """
         writer = self._writer = self._writer or FrameWriter(
-            self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking, self._errors)
+            self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking, self._errors,
+            brokers_create=self._creation is None)
         if self._held.cancelled:
             writer.close()
         end = None

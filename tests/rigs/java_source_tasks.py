@@ -38,6 +38,7 @@ class Kafka:
         self.suspended = False
         self.leads = True
         self.waits = threading.Event()  # for a leader
+        self.responds = True
 
     def start(self): ...
     def cancel(self): ...
@@ -47,6 +48,12 @@ class Kafka:
 
     def recover(self):
         self.suspended = False
+
+    def partitions(self, _topic, *, create, timeout_ms):
+        assert create
+        if not self.responds:
+            raise KafkaUnavailableError(f"no broker has responded within {timeout_ms} ms")
+        return (0,)
 
     def check(self):
         if self.suspended:
@@ -114,7 +121,7 @@ def source_rig(monkeypatch, more=MappingProxyType({}), engine=None, cut=None):
     kafka, host, woken = Kafka(), Host(), threading.Event()
 
     monkeypatch.setattr(frame_writer, "Appender", lambda *_, **__: Appender(kafka))
-    monkeypatch.setattr(source_task, "shared_cluster", lambda _: None)
+    monkeypatch.setattr(source_task, "shared_cluster", lambda _: kafka)
     used = []
     context = TaskContext(
         connector_name="c", task=2,

@@ -207,6 +207,20 @@ def test_a_poll_that_is_too_large_to_be_kept_is_written_as_it_comes(rig, monkeyp
     assert rig.kafka.committed == [(2, [({"p": 1}, {"n": 2})])]
 
 
+def test_records_wait_for_the_partitions_of_their_topics_over_several_steps(rig, monkeypatch):
+    """One step waited for a minute, and failed then."""
+    monkeypatch.setattr(source_task, "STEP_S", 0.01)
+    rig.kafka.responds = False
+    session = started(rig)
+    session.frame(b"one", offset=1)
+    assert rig.woken.wait(10)
+    wait_until(lambda: rig.task.run_once().idle_ms == 0, what="a step that waits for Kafka")
+    assert (rig.task.run_once().records, rig.metrics.retries) == (0, 0)
+    rig.kafka.responds = True
+    wait_until(lambda: rig.task.run_once().records == 1)
+    assert rig.kafka.appended == [("t", b"one")]
+
+
 @pytest.mark.parametrize("boundary", [None, Boundary(BoundaryKind.POLL)])
 @pytest.mark.parametrize("rig", [{"task.shutdown.graceful.timeout.ms": "300"}], indirect=True)
 def test_a_task_whose_records_wait_for_kafka_can_be_stopped(rig, monkeypatch, boundary):
