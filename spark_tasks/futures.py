@@ -103,3 +103,10 @@ def done(value: T) -> Future[T]:
     future: Future[T] = Future()
     future.set_result(value)
     return future
+
+
+def running() -> Future[Any]:
+    """Returns a future whose work has begun, so that it cannot be cancelled."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future

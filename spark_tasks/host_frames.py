@@ -26,6 +26,8 @@ from spark_tasks.plugins.api import TransactionSignal
 MESSAGE: Final = 1
 BATCH: Final = 2
 HEAD: Final = struct.Struct("<iiq")  # kind, id, bytes of the body
+MOST_MESSAGE_BYTES: Final = 64 << 20
+_MOST_BATCH_BYTES: Final = 2**31 - 1  # Arrow's offsets
 REFUSED: Final = -2
 """In place of a partition: the record could not be appended, which errors.tolerance allows."""
 _BODY: Final = struct.Struct("<iiii")  # rows, bytes of the meta JSON, sections, 0
@@ -55,6 +57,15 @@ def received(connection: socket.socket, size: int) -> memoryview:
             raise HostGoneError("The Java plugin host has ended")
         at += count
     return view
+
+
+def received_frame(connection: socket.socket) -> tuple[int, int, memoryview]:
+    """Reads a frame: its kind, its id and its body. Raises ConnectError if it is none, and as `received` does."""
+    kind, number, size = HEAD.unpack(received(connection, HEAD.size))
+    most = {MESSAGE: MOST_MESSAGE_BYTES, BATCH: _MOST_BATCH_BYTES}.get(kind, -1)
+    if not 0 <= size <= most:
+        raise ConnectError(f"the Java plugin host sent no valid frame: kind {kind}, {size} bytes")
+    return kind, number, received(connection, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +266,9 @@ def _raw(rows: int, sizes: tuple[int, ...], parts: list[pa.Buffer]) -> pa.Record
         headers = pa.nulls(rows, HEADERS_TYPE)
     times = pa.Array.from_buffers(pa.int64(), rows, [None, parts[_TIMESTAMP]])
     columns = [times, times, strings(_KEY, pa.binary(), rows), strings(_VALUE, pa.binary(), rows), headers]
-    return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)  # nothing reads a source's offset column
+    raw = pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)  # nothing reads a source's offset column
+    raw.validate(full=True)  # code without checks reads it: wrong ends of values would crash the worker
+    return raw
 
 
 def _padded(size: int) -> int:

@@ -123,6 +123,7 @@ class WorkerSettings:
     converters: Mapping[str, str]
     session_timeout_ms: int
     offset_flush_interval_ms: int
+    graceful_stop_ms: int
     max_record_bytes: int
     topic_creation: bool
 

@@ -14,7 +14,7 @@ from typing import Any
 from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import complete, fail
-from spark_tasks.host_frames import BATCH, HEAD, Batch, HostGoneError, batch, message, received, thrown_text
+from spark_tasks.host_frames import BATCH, Batch, HostGoneError, batch, message, received_frame, thrown_text
 from spark_tasks.tasks.retries import FIRST_WAIT_MS, LONGEST_WAIT_MS
 
 _logger = logging.getLogger(__name__)
@@ -140,8 +140,7 @@ class Connection:
         self._on_event(why)
 
     def _frame(self) -> None:
-        kind, number, size = HEAD.unpack(received(self._socket, HEAD.size))
-        body = received(self._socket, size)
+        kind, number, body = received_frame(self._socket)
         if kind == BATCH:
             self._on_event(batch(number, body))
             return

@@ -23,7 +23,9 @@ FRAME_BYTES: Final = 1 << 20  # one record may be larger
 AHEAD: Final = 4  # frames that the host is processing; they are in the memory of the JVM that all tasks share
 _AHEAD_BYTES: Final = AHEAD * FRAME_BYTES
 _MIN_FETCH_BYTES: Final = 64 << 10
-_FETCH_TIMEOUT_MS: Final = 5_000  # after this the task tries again, and can be stopped in between
+_FETCH_TIMEOUT_MS: Final = 5_000  # after this, a partition is out of reach
+_IDLE_S: Final = 0.2  # after this, others have their turn; the task handles messages in between
+_MAX_UNLED: Final = 4  # partitions without a known leader that are waited for
 
 
 class Feed:
@@ -50,11 +52,15 @@ class Feed:
         self.given.clear()
         self._expected = dict(places)
         self._held: set[TopicPartition] = set()
+        self._forget_reads()
+
+    def _forget_reads(self) -> None:
         self._frames: Iterator[bytes] = iter(())
+        self._waiting: dict[TopicPartition, Iterator[bytes | None]] = {}  # reads that go on in the next pass
 
     def move(self, places: Iterable[tuple[TopicPartition, int]]) -> None:
         """The plugin has moved to other offsets; -1 means that it has paused the partition."""
-        self._frames = iter(())  # the read in progress may be for the old offsets
+        self._forget_reads()  # they may be for the old offsets
         for place, offset in places:
             self._held.discard(place)
             if offset < 0:
@@ -75,10 +81,12 @@ class Feed:
     @property
     def pending(self) -> bool:
         """Whether a read is in progress, so that it is not known yet whether there are new records."""
-        return False
+        return bool(self._waiting)
 
     def next(self) -> bytes | None:
-        """The next frame; None if there are no new records. Raises RetriableError and other errors of reading."""
+        """The next frame; None if there are no new records, or if they are `pending`. Raises RetriableError and other
+        errors of reading.
+        """
         frame = next(self._frames, None)
         if frame is None:
             self._frames = self._read()
@@ -86,30 +94,51 @@ class Feed:
         return frame
 
     def _read(self) -> Iterator[bytes]:
-        ranges = [one for one in self._positions.ranges(FRAME_RECORDS) if one[0] not in self._held]
+        """One pass over all partitions with new records, and one of those whose brokers have not responded before."""
+        ranges = [one for one in self._positions.ranges(FRAME_RECORDS)
+                  if one[0] not in self._held and one[0] not in self._waiting]
+        reads = [(place, self._read_partition(place, start, end)) for place, start, end in ranges]
         some = False
-        for place, start, end in ranges:
+        for place, read in [*reads, *list(self._waiting.items())[:1]]:
+            if place not in self._waiting and not self._may_read(place):
+                continue
+            self._waiting.pop(place, None)
             try:
-                for frame in self._read_partition(place, start, end):
+                for frame in read:
+                    if frame is None:
+                        self._waiting[place] = read
+                        break
                     some = True
                     yield frame
             except OffsetOutOfRangeError as error:
                 self._positions.out_of_range(*place, error.log_start, error.log_end)
             except (KafkaUnavailableError, UnknownTopicError) as error:
-                self._positions.out_of_reach(place)  # the next `ranges` are without it
+                self._positions.out_of_reach(place)
+                self._positions.doubt()  # the next `ranges` are without this one and all others that do not respond
                 if not some:
                     raise
                 _logger.warning("%s-%d cannot be read at present: %s", *place, error)
-                return  # each of the others may take as long
+                return
 
-    def _read_partition(self, place: TopicPartition, start: int, end: int) -> Iterator[bytes]:
+    def _may_read(self, place: TopicPartition) -> bool:
+        """Whether the partition's broker is not waited for already: it responds to one fetch after the other."""
+        find = shared_cluster(self._client).known_leader
+        leader = find(*place)
+        same = sum(find(*other) == leader for other in self._waiting)
+        return same < (_MAX_UNLED if leader is None else 1)
+
+    def _read_partition(self, place: TopicPartition, start: int, end: int) -> Iterator[bytes | None]:
+        """Yields frames, and None whenever the broker has not responded for a while."""
         wanted = int(self._record_bytes * (end - start) * 1.1)
         records = size = 0
         for raw in read_range(
             shared_cluster(self._client), *place, start, end, isolation=self._isolation,
-            fetch_bytes=min(max(wanted, _MIN_FETCH_BYTES), FRAME_BYTES), timeout_ms=_FETCH_TIMEOUT_MS,
+            fetch_bytes=min(max(wanted, _MIN_FETCH_BYTES), FRAME_BYTES), timeout_ms=_FETCH_TIMEOUT_MS, idle_s=_IDLE_S,
             max_record_bytes=self._record_limit, held=self._positions.held(place, start),
         ):
+            if not len(raw):
+                yield None
+                continue
             for part in _parts(raw):
                 upto = part.column("offset")[len(part) - 1].as_py() + 1
                 records, size = records + len(part), size + part.nbytes

@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from heeler.java_host.patience import Patience
 from heeler.java_host.source_splits import SourceSplits
-from spark_tasks.data.host_records import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Refusals, Refused
-from spark_tasks.errors import DataError
+from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.futures import complete, running
 from spark_tasks.host_frames import AppendedPositions, Batch
-from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
+from spark_tasks.kafka.append import BUFFER_BYTES, DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.api import TransactionSignal
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.sources.delivery import Lane
+from spark_tasks.sources.java_source_split import JavaSourceResult
 from spark_tasks.sources.sound_records import SoundAppender
+
+_logger = logging.getLogger(__name__)
+_waiting: Final = RateLimitedLog(max_lines=1)
 
 
 class FrameWriter:
-    """Appends the frames of one step; the appender is created for the first frame. `used` is called once for each
-    topic. `taking`: heeler's part of the chain; None if it has none. `errors`: whether a record that cannot be appended
-    fails the task, and whether it is logged. As in Kafka Connect, it gets no dead letter.
+    """Appends the frames that are committed together; the appender is created for the first one. `used` is called once
+    for each topic. `taking`: heeler's part of the chain; None if it has none. `errors`: whether a record that cannot be
+    appended fails the task, and whether it is logged. As in Kafka Connect, it gets no dead letter. `brokers_create`:
+    whether topics are created by the brokers, not by `used`.
     """
 
     def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
-                 used: Callable[[str], None], taking: SourceSplits | None, errors: ErrorHandling) -> None:
+                 used: Callable[[str], None], taking: SourceSplits | None, errors: ErrorHandling, *,
+                 brokers_create: bool) -> None:
         self._cluster = cluster
+        self._brokers_create = brokers_create
         self._options = options
         self._lane = lane
         self._used = used
@@ -43,6 +57,12 @@ class FrameWriter:
         self._tolerant = errors.tolerant
         self._refusals = Refusals(replace(errors, queue=""))
         self._topics: set[str] = set()
+        self.frames: list[Batch] = []
+        """Those that are appended."""
+        self.flushed = False
+        """Whether all of them are acknowledged."""
+        self.acknowledged: Future[list[Any]] = running()
+        """Ends when they are, or when the writer is closed."""
         self.offsets: dict[str, str] = {}
         self.number: int | None = None
         self.in_poll = False
@@ -68,22 +88,33 @@ class FrameWriter:
             admit = None
             if lane.identity is not None and lane.identity.transactional_id is not None:
                 admit = TransactionMember(self._cluster, lane.identity, lane.added, lane.likely).admit
+            # Between frames there is a wait that can be left, so none is needed within one.
             self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit,
-                                      **self._options)
+                                      buffer_bytes=sys.maxsize, **self._options)
             if self._closed:
                 self._appender.close()
         return self._appender
 
-    def write(self, batch: Batch) -> None:
-        """Appends a frame."""
+    def write(self, batch: Batch, patience: Patience) -> bool:
+        """Appends a frame. Returns False if that cannot be done in time, because too many records wait for Kafka or
+        heeler's part of the chain has not ended: then it has to be called again with this frame.
+        """
+        if batch.cut is None and not patience.wait(lambda seconds: self._knows(batch.topics, seconds)):
+            return False
         appender = self._open()
+        if not patience.wait(lambda seconds: appender.flushed(seconds, but_for=BUFFER_BYTES)):
+            return False
+        taken = None
+        if self._taking is not None and batch.cut is not None:
+            taken = self._taking.taken(batch.cut, patience)
+            if taken is None:
+                return False
         sound = SoundAppender(
             appender, self._cluster, int(self._options.get("max_request_bytes", DEFAULT_REQUEST_BYTES)), self._use,
             self._refusals if self._tolerant else None)
-        named = batch.cut is not None
-        positions = AppendedPositions(batch.number, len(batch.raw), named=named) if batch.wanted else None
-        if self._taking is not None and batch.cut is not None:
-            for topic, letters in self._write_taken(sound, self._taking, batch.cut, positions):
+        positions = AppendedPositions(batch.number, len(batch.raw), named=taken is not None) if batch.wanted else None
+        if taken is not None:
+            for topic, letters in self._write_taken(sound, taken, positions):
                 appender.append(topic, None, letters)
         else:
             self._write_converted(sound, batch, positions)
@@ -91,12 +122,29 @@ class FrameWriter:
             self.positions.append(positions)
         self.offsets |= dict(batch.offsets)
         self.number, self.in_poll, self.signal = batch.number, batch.more, batch.signal
+        self.frames.append(batch)
+        return True
+
+    def _knows(self, topics: Sequence[str], seconds: float) -> bool:
+        """Whether the partitions of these topics are known, or a broker says that a topic does not exist, which is
+        handled when records are appended to it.
+        """
+        until = time.monotonic() + seconds
+        for topic in set(topics) - self._topics:
+            try:
+                self._cluster.partitions(topic, create=self._brokers_create,
+                                         timeout_ms=max(0.0, 1000 * (until - time.monotonic())))
+            except KafkaUnavailableError as error:
+                _waiting.log(_logger, logging.WARNING, "Records of a Java source wait for Kafka: %s", error)
+                return False
+            except ConnectError:
+                continue
+        return True
 
     def _write_taken(
-        self, sound: SoundAppender, taking: SourceSplits, records: CutRecords, positions: AppendedPositions | None
+        self, sound: SoundAppender, taken: JavaSourceResult, positions: AppendedPositions | None
     ) -> Sequence[tuple[str, pa.RecordBatch]]:
         """Returns the dead letters."""
-        taken = taking.taken(records)
         count = size = 0
         for topic, partitions, raw in taken.records:
             rows = raw.column("offset").to_numpy()
@@ -136,15 +184,18 @@ class FrameWriter:
         self.records += figures.written
         self.size += figures.written_bytes
 
-    def flush(self) -> None:
-        """Waits until all records are acknowledged. Raises the first error."""
-        self._open().flush()
+    def flush(self, patience: Patience) -> bool:
+        """Waits until all records are acknowledged. Returns whether they are. Raises the first error."""
+        appender = self._open()
+        self.flushed = self.flushed or patience.wait(appender.flushed)
+        return self.flushed
 
     def close(self) -> None:
         """Closes the appender; `write` and `flush`, if they wait, raise an error. Any thread, any number of times."""
         self._closed = True
         if self._appender is not None:
             self._appender.close()
+        complete(self.acknowledged, [])
 
 
 def _landed(

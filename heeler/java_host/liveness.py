@@ -8,6 +8,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from heeler.java_host.connection import Connection, Event
@@ -35,38 +37,37 @@ class HostLiveness:
         self._retires = retires
         self._measured = measured
         self._providers: set[str] = set()
-        self._gone = threading.Event()
         threading.Thread(target=self._run, name="java-host-pulse", daemon=True).start()
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, gone: threading.Event, event: Event) -> None:
         if isinstance(event, HostGoneError):
             for name in self._providers:
                 self._measured(name, [])
-            self._gone.set()
+            gone.set()
         elif isinstance(event, Mapping) and event.get("op") == "metrics":
             self._providers.add(event["provider"])
             self._measured(event["provider"], event["values"])
 
     def _run(self) -> None:
-        connection = self._connect()
-        if connection is None:
-            return
-        try:
-            connection.tell("pulse")
-            while not self._gone.wait(EVERY_S):
-                if not self._responds(connection):
-                    self._silent()
-                    return
-        except HostGoneError:
-            return
+        while (found := self._connect()) is not None:  # again if the connection ends before the JVM does
+            connection, gone = found
+            with suppress(HostGoneError):
+                connection.tell("pulse")
+                while not gone.wait(EVERY_S):
+                    if not self._responds(connection):
+                        self._silent()
+                        return
+            time.sleep(EVERY_S)
 
-    def _connect(self) -> Connection | None:
-        """The connection, as soon as the JVM accepts it; one that accepts none within the limit is silent as well."""
+    def _connect(self) -> tuple[Connection, threading.Event] | None:
+        """A connection, as soon as the JVM accepts it, and the event of its end. A JVM that accepts none within the
+        limit is silent as well. None if it is, or has ended.
+        """
         waited_s = 0.0
         while self._process.alive:
-            begun = time.monotonic()
+            begun, gone = time.monotonic(), threading.Event()
             try:
-                return Connection(self._process.connect(), self._handle, name="pulse")
+                return Connection(self._process.connect(), partial(self._handle, gone), name="pulse"), gone
             except HostGoneError as error:
                 _logger.debug("No connection to check the Java plugin host: %s", error)
             time.sleep(EVERY_S)

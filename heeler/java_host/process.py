@@ -30,6 +30,7 @@ _START_S: Final = 120.0  # scanning jars without manifests takes long on a busy 
 _POLL_S: Final = 0.02
 _END_S: Final = 0.5
 CONNECT_S: Final = 5.0  # less than a JVM may be silent before it is ended
+_LONGEST_LINE: Final = 1 << 16  # characters
 _FULL: Final = 3  # the exit code of Host.java if its heap is full
 _WHOSE: Final = re.compile(r"\x01(\d*)\x01([^\x01]*)\x01")  # task, or nothing, and connector: see PluginOutput.java
 _LEVEL: Final = re.compile(rf"\[({'|'.join(SLF4J)})\] (?:([\w.$-]+) - )?(.*)", re.DOTALL)
@@ -121,10 +122,10 @@ class HostProcess:
 
     def _log(self, reading: int) -> None:
         """Logs the JVM's output in the worker's log, with the logger that a line names and about the connector or task
-        that wrote it; after `close`, only at DEBUG.
+        that wrote it; a long line in pieces, as it may never end. After `close`, only at DEBUG.
         """
         with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
+            for line in iter(lambda: lines.readline(_LONGEST_LINE), ""):
                 about = about_of(_WHOSE.match(line))
                 plain = _WHOSE.sub("", line).rstrip()
                 match = _LEVEL.match(plain)

@@ -8,10 +8,11 @@ task closes its partitions; the new ones are opened at the committed offsets.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from typing_extensions import override
@@ -39,7 +40,9 @@ from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, PAUSED_MS, UPKEEP_MS
 from spark_tasks.task import Progress, TaskContext
 
-MAX_POLL_RECORDS = 500  # as in a Java consumer
+MAX_POLL_RECORDS: Final = 500  # as in a Java consumer
+EVENTS_S: Final = 1.0  # how long one step takes events of the host, which a plugin may cause without an end
+LETTER_BYTES: Final = 8 << 20  # of dead letters that wait to be written
 
 
 class JavaSinkTask(JavaTask):
@@ -75,6 +78,7 @@ class JavaSinkTask(JavaTask):
         self._pending = PendingOffsets(self._metrics, metadata=lambda partitions: {
             place: self._texts[place] for place in partitions if place in self._texts})
         self._letters: list[Batch] = []
+        self._letter_bytes = 0
 
     @property
     def batch(self) -> Future[list[Any]] | None:
@@ -117,7 +121,10 @@ class JavaSinkTask(JavaTask):
             return self._retry_state.later(error)
 
     def _step(self, session: Session) -> Progress:
-        while (event := session.next(wait=False)) is not None:
+        until = time.monotonic() + EVENTS_S
+        while self._letter_bytes < LETTER_BYTES and time.monotonic() < until:
+            if (event := session.next(wait=False)) is None:
+                break
             self._hear(event)
         self._settle(session)
         if self._feed.given and not self._has_host_event:
@@ -148,6 +155,7 @@ class JavaSinkTask(JavaTask):
         self._has_host_event = True
         if isinstance(event, Batch):
             self._letters.append(event)
+            self._letter_bytes += event.raw.nbytes
             return "letter"
         if not isinstance(event, dict) or event.get("op") == "failed":
             with suppress(KafkaUnavailableError):  # no need to report it: the records are read again
@@ -172,7 +180,7 @@ class JavaSinkTask(JavaTask):
     def _await(self, session: Session, op: str) -> None:
         """Handles events until this one has arrived. If the host hangs, `cancel` ends the wait."""
         while True:
-            event = session.next(wait=False)
+            event = session.next(wait=False) if self._letter_bytes < LETTER_BYTES else None
             if event is None:
                 self._send_letters(session)
                 event = session.next(wait=True)
@@ -196,8 +204,12 @@ class JavaSinkTask(JavaTask):
         raw = pa.concat_batches([letter.raw for letter in self._letters])
         self._metrics.refused({}, 0, *write_letters(self._errors, raw))
         last = self._letters[-1].number
-        self._letters.clear()
+        self._forget_letters()
         return last
+
+    def _forget_letters(self) -> None:
+        self._letters.clear()
+        self._letter_bytes = 0
 
     def _commit_offsets(self) -> None:
         """Commits pending offsets. Refused ones stay pending: the task rejoins, and tries again when it closes its
@@ -280,7 +292,7 @@ class JavaSinkTask(JavaTask):
     def _give_up(self) -> None:
         """Drops the session; the next one reads uncommitted records again."""
         self._held.close()
-        self._letters.clear()
+        self._forget_letters()
         self._forget_partitions()
 
     @override

@@ -5,9 +5,11 @@ from __future__ import annotations
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
+from heeler.java_host.patience import Patience
 from spark_tasks.data.host_records import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConnectError
+from spark_tasks.futures import ended
 from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sources.java_source_split import JavaSourceResult, JavaSourceSplit, java_source_job
 from spark_tasks.task import TaskContext
@@ -18,32 +20,50 @@ class SourceSplits:
 
     def __init__(self, context: TaskContext, errors: ErrorHandling, cut: Cut) -> None:
         self.batch: Future[list[Any]] | None = None
+        self._of: CutRecords | None = None  # the records of the batch
         self._context = context
         self._errors = errors
         self._job = java_source_job(context, errors, cut)
         self._prepared = False
         self._cancelled = False
 
-    def taken(self, records: CutRecords) -> JavaSourceResult:
-        """Runs a split and waits for its result. Raises the split's errors, and ConnectError after `cancel`."""
-        if not self._prepared:
-            self._errors.prepare()
-            self._prepared = True
-        batch = self.batch = self._context.engine.submit(self._context.id, [JavaSourceSplit(self._job, records)])
-        if self._cancelled:
-            self.cancel()
+    def taken(self, records: CutRecords, patience: Patience) -> JavaSourceResult | None:
+        """Runs a split and returns its result; None if it has not ended in time: the next call with these records waits
+        for the same one. Raises the split's errors, and ConnectError after `cancel`.
+        """
+        batch = self.batch
+        if batch is None or self._of is not records:
+            batch = self._submit(records)
+        if not patience.wait(lambda seconds: ended(batch, seconds)):
+            return None
+        self.batch = self._of = None
         try:
             [found] = batch.result()
         except CancelledError:
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
-        finally:
-            self.batch = None
         taken: JavaSourceResult = found
         taken.refused.report_to(self._context.metrics, skipped=self._errors.tolerant)
         return taken
 
+    def _submit(self, records: CutRecords) -> Future[list[Any]]:
+        self.withdraw()
+        if not self._prepared:
+            self._errors.prepare()
+            self._prepared = True
+        batch = self.batch = self._context.engine.submit(self._context.id, [JavaSourceSplit(self._job, records)])
+        self._of = records
+        if self._cancelled:
+            self.cancel()
+        return batch
+
+    def withdraw(self) -> None:
+        """Gives up a split that has not ended."""
+        batch, self.batch, self._of = self.batch, None, None
+        if batch is not None:
+            self._context.engine.cancel(batch)
+
     def cancel(self) -> None:
-        """Cancels the split that `taken` waits for, and all later ones. Any thread."""
+        """Cancels the split in flight, and all later ones. Any thread."""
         self._cancelled = True
         if (batch := self.batch) is not None:
             self._context.engine.cancel(batch)

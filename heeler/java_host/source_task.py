@@ -2,23 +2,28 @@
 
 Received frames are appended under one lane. When all records are acknowledged, the delivery commits them together with
 their offsets, and then the plugin is notified. So the guarantees of a delivery are the same as for Python sources.
+
+A step does not wait long: a poll whose frames have not all arrived, or whose records are not acknowledged, stays open;
+the next step continues with it. So the task can be paused and stopped while Kafka is unavailable.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from typing import Any, Final
 
 from typing_extensions import override
 
+from heeler.java_host.arrivals import Arrivals
 from heeler.java_host.connection import Event, JavaPluginError
 from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
+from heeler.java_host.patience import Patience
 from heeler.java_host.session import Session, order, unexpected
 from heeler.java_host.source_splits import SourceSplits
 from heeler.java_host.task import JavaTask
@@ -31,8 +36,11 @@ from spark_tasks.sources.delivery import AtLeastOnce, Delivery
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import Progress, TaskContext
 
-STEP_S: Final = 1.0  # how long frames are collected before a commit; messages are handled between steps
+_logger = logging.getLogger(__name__)
+
+STEP_S: Final = 1.0  # how long frames are collected before a commit, and waits take; messages are handled between steps
 STEP_BYTES: Final = 32 << 20  # they are kept until the commit; more if a poll returns more
+STOP_SHARE: Final = 0.3  # of the time for a graceful stop, for Kafka; more may pass before it begins and after it
 IDLE_MS: Final = 60_000  # the reading thread wakes the task
 _NO_FRAME: Final = 0
 
@@ -68,15 +76,17 @@ class JavaSourceTask(JavaTask):
         self._positions: list[AppendedPositions] = []  # of frames that have not been reported to the plugin
         self._unacknowledged: int | None = None  # the last committed frame that has not been reported to the plugin
         self._polls = False
-        self._writer: FrameWriter | None = None
-        self._again: list[Batch] = []  # frames that could not be appended
-        self._flushed: FrameWriter | None = None  # what is appended, while its offsets are not committed
-        self._ahead: deque[Event] = deque()  # received after them: of a poll all frames, or those that have come so far
+        self._stop_s = STOP_SHARE * context.worker.graceful_stop_ms / 1000
+        self._arrivals = Arrivals()
+        self._writer: FrameWriter | None = None  # what is not committed yet
 
     @property
     def batch(self) -> Future[list[Any]] | None:
-        """The batch of heeler's part of the chain."""
-        return None if self._taking is None else self._taking.batch
+        """The batch of heeler's part of the chain, or what is appended and not acknowledged yet."""
+        if self._taking is not None and (batch := self._taking.batch) is not None:
+            return batch
+        writer = self._writer
+        return None if writer is None or writer.number is None else writer.acknowledged
 
     @override
     def start(self) -> None:
@@ -115,10 +125,10 @@ class JavaSourceTask(JavaTask):
                 self._delivery.check()
             session = self._held.current() or self._open()
             if self._polls is self._paused:
-                session.connection.tell("pause" if self._paused else "resume")
+                with suppress(HostGoneError):  # what has arrived before is still written
+                    session.connection.tell("pause" if self._paused else "resume")
                 self._polls = not self._paused
-            writer, _ = self._step(session, time.monotonic() + STEP_S)
-            return self._progress(session, writer)
+            return self._progress(session, self._step(session, Patience(STEP_S)))
         except HostGoneError as gone:
             return self._failed(self._reason(gone))
         except Exception as error:  # noqa: BLE001 - Kafka's, and the plugin's
@@ -130,87 +140,66 @@ class JavaSourceTask(JavaTask):
         failed = (event for event in rest if isinstance(event, Mapping) and event.get("op") == "failed")
         return next(map(unexpected, failed), gone)
 
-    def _step(self, session: Session, until: float, *, wait: bool = False) -> tuple[FrameWriter, bool]:
-        """Appends and commits received frames, up to one that ends a transaction; with `wait`, also after `until`. Only
-        commits if there are appended ones whose offsets could not be written. Returns what was appended, and whether
-        the event "drained" has come, the host's last one before "finish".
+    def _step(self, session: Session, patience: Patience, *, stopping: bool = False) -> FrameWriter | None:
+        """Appends received frames, up to one that ends a transaction, and commits them when all are acknowledged. Only
+        commits if whole polls are appended already. While `stopping`, waits for frames until the event "drained".
+        Returns what is committed now; None if it stays open, for the next step.
         """
-        self._writer = writer = self._flushed or FrameWriter(
-            self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking, self._errors)
+        writer = self._writer = self._writer or FrameWriter(
+            self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking, self._errors,
+            brokers_create=self._creation is None)
         if self._held.cancelled:
             writer.close()
-        frames, self._again = self._again, []
-        last: Event | None = None
-        try:
-            if self._flushed is None:
-                last = self._append(session, writer, frames, until, wait=wait)
-            drained = isinstance(last, Mapping) and last.get("op") == "drained"
-            error = None if last is None or drained else unexpected(last)
-            if error is not None and (self._held.cancelled or not self._is_whole(writer, error)):
-                raise error
-            if drained and writer.in_poll:  # the host could not convert the rest before it had to stop
-                self._delivery.abort()
-                return writer, drained
+        end = None
+        if writer.number is None or writer.in_poll:
+            end = self._append(session, writer, patience, stopping=stopping)
+        drained = stopping and self._arrivals.drained
+        error = None if end is None or drained else unexpected(end)
+        if error is not None and (self._held.cancelled or not self._is_whole(writer, error)):
+            raise error
+        if writer.in_poll and drained:  # the host could not convert the rest before it had to stop
+            self._delivery.abort()
+            final = False
+        elif writer.number is None:
+            final = self._settle(finish=False)
+        elif (writer.in_poll and error is None) or not self._flush(writer, patience):
+            return None
+        else:
             final = self._commit(writer)
-        except RetriableError:
-            if last is not None or wait:
-                self._flushed = None
-            elif self._flushed is None:
-                self._again = frames
-            raise
-        finally:
-            writer.close()
+        self._close_writer()
         if error is not None:
             raise error
         if final and self._unacknowledged is not None:
             self._acknowledge(session, self._unacknowledged)
-        return writer, drained
+        return writer
 
-    def _append(self, session: Session, writer: FrameWriter, frames: list[Batch], until: float, *, wait: bool
-                ) -> Event | None:
-        """Appends `frames` and those received, which are added to it. Returns the event after them, if it ends them.
-        A poll of several frames, which may turn out to be incomplete, is kept apart from earlier ones.
+    def _append(self, session: Session, writer: FrameWriter, patience: Patience, *, stopping: bool) -> Event | None:
+        """Appends frames. Returns the event after them, if it ends them. A poll of several frames, which may turn out
+        to be incomplete, is kept apart from earlier ones.
         """
-        for frame in frames:
-            writer.write(frame)
-        while writer.in_poll or wait or (time.monotonic() < until and writer.size < STEP_BYTES):
+        until = time.monotonic() + STEP_S
+        while (writer.in_poll or writer.size < STEP_BYTES) and (stopping or time.monotonic() < until):
             try:
-                if not self._receive(session, wait=writer.in_poll or wait):
-                    break
+                event = self._arrivals.first(session, in_poll=writer.in_poll, wait=stopping)
             except HostGoneError as gone:
                 return gone
-            if frames and not writer.in_poll and isinstance(first := self._ahead[0], Batch) and first.more:
+            if not isinstance(event, Batch):
+                return event
+            if event.more and not writer.in_poll and writer.number is not None:
                 break
-            while self._ahead:
-                event = self._ahead.popleft()
-                if not isinstance(event, Batch):
-                    return event
-                frames.append(event)
-                writer.write(event)
+            if not writer.write(event, patience):
+                break
+            self._arrivals.pop()
             if writer.signal is not None:
                 break
         return None
 
-    def _receive(self, session: Session, *, wait: bool) -> bool:
-        """Receives all frames of a poll, or the event after them. Returns False if not all have come: the task does not
-        wait for them in run_once, as the conversion of their records may take long, or be retried without limit.
-        """
-        while not self._ahead or self._is_part(self._ahead):
-            event = session.next(wait=wait)
-            if event is None:
-                return False
-            self._ahead.append(event)
-        return True
-
-    @staticmethod
-    def _is_part(events: Collection[Event]) -> bool:
-        """Whether more frames are to come; False if these are too large to be kept until then."""
-        frames = [event for event in events if isinstance(event, Batch)]
-        return len(frames) == len(events) and frames[-1].more and sum(frame.raw.nbytes for frame in frames) < STEP_BYTES
-
-    def _progress(self, session: Session, writer: FrameWriter) -> Progress:
-        if writer.number is not None:
+    def _progress(self, session: Session, writer: FrameWriter | None) -> Progress:
+        if writer is not None and writer.number is not None:
             return Progress(writer.records, writer.size)
+        in_poll = self._writer is not None and self._writer.in_poll
+        if self._arrivals.ready(in_poll=in_poll) or (writer is None and not in_poll):
+            return Progress()  # the next step waits for Kafka, or for heeler's part of the chain
         if self._unacknowledged is None and 1000 * (time.monotonic() - self._acknowledged_at) >= self._flush_ms:
             self._acknowledge(session, _NO_FRAME)  # plugins rely on regular calls of `commit`
         due_ms = self._delivery.due_ms
@@ -227,19 +216,18 @@ class JavaSourceTask(JavaTask):
         self._acknowledged_at = time.monotonic()
         session.connection.tell("acknowledge", frame=frame, places=[position.to_json() for position in positions])
 
+    def _flush(self, writer: FrameWriter, patience: Patience) -> bool:
+        """Returns whether all that was appended is acknowledged."""
+        if not writer.flushed and writer.flush(patience):
+            self._delivery.written([writer.sequences])
+        return writer.flushed
+
     def _commit(self, writer: FrameWriter) -> bool:
         """Commits. Returns whether everything that was appended is now committed."""
-        if writer.number is None:
-            return self._settle(finish=False)
-        if self._flushed is None:
-            writer.flush()
-            self._delivery.written([writer.sequences])
-            self._flushed = writer
         self._delivery.check()
         begun = time.perf_counter()
         with self._metrics.committing():
             final = self._delivery.commit(from_texts(writer.offsets.items()), writer.signal or "continue")
-        self._flushed = None
         self._metrics.add_splits(writer.figures)
         writer.refused.report_to(self._metrics, skipped=True)
         self._unacknowledged = writer.number
@@ -272,11 +260,19 @@ class JavaSourceTask(JavaTask):
             if self._held.cancelled or seen is not error:
                 raise seen from error
             progress = self._retry_state.later(error)
-            kept = self._again or self._flushed is not None
-            if kept and self._delivery.boundary is None and not self._delivery.suspended:
+            if self._held.session is not None and not isinstance(error, HostGoneError) and self._keeps():
                 leaving.pop_all()
                 self._delivery.abort()
             return progress
+
+    def _keeps(self) -> bool:
+        """Keeps what has been received for the next step, if it may. Returns whether there is anything."""
+        if self._delivery.boundary is not None or self._delivery.suspended:
+            return False
+        if self._writer is not None and not self._writer.flushed:
+            self._arrivals.put_back(self._writer.frames)
+            self._close_writer()
+        return self._writer is not None or bool(self._arrivals)
 
     def _leave(self) -> None:
         """Stops the plugin, and gives up what it sends meanwhile. Until it has stopped, it may hold what its successor
@@ -299,8 +295,16 @@ class JavaSourceTask(JavaTask):
 
     def _drop(self) -> None:
         self._held.close()
-        self._positions, self._unacknowledged, self._again, self._flushed = [], None, [], None
-        self._ahead.clear()
+        self._positions, self._unacknowledged = [], None
+        self._arrivals.clear()
+        self._close_writer()
+        if self._taking is not None:
+            self._taking.withdraw()
+
+    def _close_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
     @override
     def pause(self) -> None:
@@ -320,7 +324,7 @@ class JavaSourceTask(JavaTask):
 
     @override
     def close(self) -> None:
-        """Waits for the last poll, commits its records, stops the task in the host."""
+        """Waits for the last poll, commits its records if Kafka acknowledges them, stops the task in the host."""
         self._metrics.stopped()
         try:
             if not self._held.finish():
@@ -336,15 +340,31 @@ class JavaSourceTask(JavaTask):
     @override
     def _finish(self, session: Session) -> None:
         session.connection.tell("stop")
-        drained = False
-        while not drained:
-            _, drained = self._step(session, time.monotonic(), wait=True)
-        if self._settle(finish=True) and self._unacknowledged is not None:
-            self._acknowledge(session, self._unacknowledged)
+        try:
+            self._drain(session)
+        except HostGoneError:
+            raise
+        except RetriableError as error:
+            _logger.warning("%s stops before its last records are written; they will be polled again: %s",
+                            self._context.id, error)
+            self._leave()
+            return
         session.connection.tell("finish")
         event = session.next(wait=True)
         if not isinstance(event, Mapping) or event.get("op") != "stopped":
             raise unexpected(event)
+
+    def _drain(self, session: Session) -> None:
+        """Commits all that the host still sends. Raises RetriableError if that takes too long."""
+        patience = Patience(self._stop_s)
+        while True:
+            written = self._step(session, patience, stopping=True)
+            if self._writer is None and self._arrivals.drained:
+                break
+            if patience.over and (written is None or written.number is None):
+                raise RetriableError("Kafka, or the transforms, do not take them in time")
+        if self._settle(finish=True) and self._unacknowledged is not None:
+            self._acknowledge(session, self._unacknowledged)
 
     @override
     def stop_starting(self) -> None:

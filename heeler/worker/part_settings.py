@@ -88,6 +88,7 @@ def task_settings(config: WorkerConfig) -> WorkerSettings:
         converters={k: v for k, v in config.originals.items() if k.startswith(_CONVERTERS)},
         session_timeout_ms=config["session.timeout.ms"],
         offset_flush_interval_ms=config["offset.flush.interval.ms"],
+        graceful_stop_ms=config["task.shutdown.graceful.timeout.ms"],
         max_record_bytes=config[MAX_RECORD_KEY],
         topic_creation=config["topic.creation.enable"],
     )

@@ -26,7 +26,7 @@ from spark_tasks.kafka.sender import AppendCallback, PendingBatch, Sender
 Array = np.ndarray[Any, Any]
 
 DEFAULT_REQUEST_BYTES: Final = 1_048_576  # Kafka's max.request.size
-_BUFFER_BYTES: Final = 32 * 1024 * 1024  # Kafka's buffer.memory
+BUFFER_BYTES: Final = 32 * 1024 * 1024  # Kafka's buffer.memory
 _WAIT_SECONDS: Final = 1.0
 _MIN_BATCH_BYTES: Final = 4096
 _TRANSACTION_DELIVERY_MS: Final = 120_000.0  # Java's default of delivery.timeout.ms
@@ -41,8 +41,9 @@ class Appender:
     that they can be added to a transaction. After an error an appender can no longer be used: its sequences are no
     longer valid, and the owner needs a new epoch (KIP-360).
 
-    `delivery_timeout_ms`: None waits without limit for a partition that has no leader, as Kafka Connect's producers do,
-    because records that are appended again are duplicates; in a transaction, which can be aborted, for two minutes.
+    `buffer_bytes`: `append` waits while more than these are not acknowledged. `delivery_timeout_ms`: None waits without
+    limit for a partition that has no leader, as Kafka Connect's producers do, because records that are appended again
+    are duplicates; in a transaction, which can be aborted, for two minutes.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Appender:
         max_request_bytes: int = DEFAULT_REQUEST_BYTES,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
         in_flight: int = 5,
+        buffer_bytes: int = BUFFER_BYTES,
         delivery_timeout_ms: float | None = None,
         admit: Callable[[Sequence[TopicPartition]], None] | None = None,
     ) -> None:
@@ -71,6 +73,7 @@ class Appender:
         self._batch_bytes = defaultdict[str, int](lambda: min(max_batch_bytes, max_request_bytes))
         self._partitioners: dict[str, Partitioner] = {}
         self._number = 0
+        self._buffer_bytes = buffer_bytes
         self._buffered = 0
         self._changed = threading.Condition()
         self._error: ConnectError | None = None
@@ -90,7 +93,7 @@ class Appender:
         self, topic: str, partition: int | Array | pa.Array | None, raw: pa.RecordBatch,
         on_append: Callable[[int, Array, int], None] | None = None,
     ) -> None:  # fmt: skip
-        """Sends the rows of `raw` in order. Returns when all of them are encoded and at most 32 MiB wait to be sent.
+        """Sends the rows of `raw` in order. Returns when all of them are encoded, and the buffer has room for them.
 
         `raw`: RAW_SCHEMA; `offset` is ignored, `timestamp` -1 means now, `headers` may be missing. `partition`: the
         partition of all rows, or an array with that of each row (null or -1: the partitioner chooses), or None (the
@@ -114,8 +117,14 @@ class Appender:
         """
         self._wait(0)
 
+    def flushed(self, within_s: float, *, but_for: int = 0) -> bool:
+        """Waits, but not longer than this, until at most `but_for` bytes are not acknowledged. Returns whether that is
+        so. Raises the first error, as `flush` does.
+        """
+        return self._wait(but_for, time.monotonic() + within_s)
+
     def close(self) -> None:
-        """Stops sending without a flush. A `flush` or `append` that waits in another thread fails. The cluster's
+        """Stops sending without a flush. What waits in another thread fails. The cluster's
         connections stay open.
         """
         self._sender.stop()
@@ -185,7 +194,7 @@ class Appender:
             sequence = next_sequence(sequence, item.count)
         if self._identity is not None:
             self.sequences[topic_partition] = sequence
-        self._wait(_BUFFER_BYTES)
+        self._wait(self._buffer_bytes)
         with self._changed:
             self._buffered += sum(len(batch.data) for batch in batches)
         self._sender.add(batches)
@@ -199,14 +208,18 @@ class Appender:
             "transactional": self._identity.transactional_id is not None,
         }
 
-    def _wait(self, at_most: int) -> None:
+    def _wait(self, at_most: int, until: float = math.inf) -> bool:
         with self._changed:
             while self._error is None and self._buffered > at_most:
-                self._changed.wait(_WAIT_SECONDS)
+                left_s = until - time.monotonic()
+                if left_s <= 0:
+                    return False
+                self._changed.wait(min(left_s, _WAIT_SECONDS))
                 if not self._cluster.io.alive:
                     self._error = KafkaUnavailableError("the connections to Kafka were closed")
             if self._error is not None:
                 raise self._error
+            return True
 
     # The sender calls these on the IO thread.
 

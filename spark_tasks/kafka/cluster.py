@@ -27,6 +27,7 @@ _MAX_AGE_MS: Final = 300_000  # Kafka's default of metadata.max.age.ms
 _MIN_AGE_MS: Final = 1_000  # of leaders, even if the setting is 0: senders have to find the leaders of several topics
 _UNKNOWN_TOPIC_MS: Final = 3_000  # time for all brokers to learn of a new topic
 _REBOOTSTRAP_AFTER: Final = 6  # attempts without a response, about a second of backoff
+_BROKER_WAIT_MS: Final = 2_000  # at least, for offsets "by now"; a busy broker responds sooner
 _NO_ANSWER: Final = (protocol.KafkaConnectionError, protocol.NodeNotReadyError, protocol.KafkaTimeoutError, OSError)
 _DESCRIBE: Final = "DESCRIBE permission on the topic"
 _PRODUCE: Final = "IDEMPOTENT_WRITE permission on the cluster, or WRITE permission on any topic"
@@ -282,10 +283,11 @@ class KafkaCluster:
             if (node := self.known_leader(topic, partition)) is not None:
                 by_node[node].append((topic, partition))
         found: dict[TopicPartition, int] = {}
-        for node, items in by_node.items():
+        for left, (node, items) in zip(range(len(by_node), 0, -1), by_node.items(), strict=True):
+            wait_ms = max(_BROKER_WAIT_MS, deadline.left_ms / left)  # one that hangs must not delay the others
             failure: Exception | None
             try:
-                failure = await self.list_offsets(node, items, which, isolation, found)
+                failure = await self.list_offsets(node, items, which, isolation, found, wait_ms=wait_ms)
             except (protocol.KafkaError, OSError) as error:
                 failure = error
             if failure is not None and not is_retriable(failure):
@@ -301,9 +303,11 @@ class KafkaCluster:
         which: str | int,
         isolation: Isolation,
         found: dict[TopicPartition, int],
+        *,
+        wait_ms: float | None = None,
     ) -> Exception | None:
-        """Adds the offsets that one broker knows to `found`. Returns the error of a partition without one. Raises
-        KafkaError, OSError.
+        """Adds the offsets that one broker knows to `found`. Returns the error of a partition without one. `wait_ms`:
+        for the response; by default, the timeout of a request. Raises KafkaError, OSError.
         """
         named = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
         spec = named[which] if isinstance(which, str) else which
@@ -327,7 +331,8 @@ class KafkaCluster:
             min_version=2,
             max_version=7,
         )
-        response = await self.io.send(request, node)
+        response = await (
+            self.io.send(request, node) if wait_ms is None else self.io.send(request, node, wait_ms=wait_ms))
         failure = None
         for topic in response.topics:
             for item in topic.partitions:

@@ -230,10 +230,12 @@ class Connections:
 
     async def send(
         self, request: Any, node: int | str | None, *, lane: str = "", timeout_ms: float | None = None,
+        wait_ms: float | None = None,
     ) -> Any:  # fmt: skip
         """Sends a request and returns the response. `node`: the broker; None means any. `lane`: requests with different
         lanes use separate connections. A broker handles the requests of a connection in order, so a fetch that waits
-        for records would delay the requests behind it.
+        for records would delay the requests behind it. `timeout_ms`: after this, the connection is closed; `wait_ms`:
+        after this, KafkaTimeoutError is raised, and the connection stays open for others.
         """
         if node is None:
             node = self._manager.least_loaded_node()
@@ -244,7 +246,8 @@ class Connections:
         while (pause_s := self._throttled_s(node)) > 0:
             await self._net.sleep(pause_s)
         limit = self.request_timeout_ms if timeout_ms is None else min(timeout_ms, self.request_timeout_ms)
-        return await self._manager.send(request, node_id=node, request_timeout_ms=max(limit, 1))
+        response = self._manager.send(request, node_id=node, request_timeout_ms=max(limit, 1))
+        return await (response if wait_ms is None else self._manager.wait_for(response, wait_ms))
 
     def _throttled_s(self, node: int | str) -> float:
         """Returns for how many seconds the broker accepts no requests on the connection, because a response said that a

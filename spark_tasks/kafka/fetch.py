@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from kafka.protocol.consumer import FetchRequest
 
+from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.cluster import LEVELS, Isolation, KafkaCluster
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import (
@@ -34,6 +35,7 @@ _MAX_FETCH_BYTES: Final = 512 * 1024 * 1024
 _FIRST_RECORD_BYTES: Final = 1024  # the estimate before the first response
 _MAX_WAIT_MS: Final = 500
 _MAX_AHEAD: Final = 2  # responses that wait to be decoded while another is fetched
+_NOTHING: Final = pa.RecordBatch.from_pylist([], schema=RAW_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ def read_range(
     check_crc: bool = True,
     timeout_ms: float = 60_000,
     first_timeout_ms: float | None = None,
+    idle_s: float | None = None,
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     held: bytes = b"",
 ) -> Iterator[pa.RecordBatch]:
@@ -64,9 +67,12 @@ def read_range(
 
     Waits for records that do not exist yet, and for those of open transactions. Ends when it has passed `end`, even if
     the last offsets are transaction markers or have been compacted. `held`: record batches from `start` that another
-    fetch (read_uncommitted) has already received. Raises OffsetOutOfRangeError if `start` has been deleted,
-    KafkaUnavailableError after `timeout_ms` without progress (`first_timeout_ms` before the first records),
-    UnknownTopicError, CorruptRecordsError, and OversizedRecordError for a record of more than `max_record_bytes`.
+    fetch (read_uncommitted) has already received. `idle_s`: yields an empty batch, too, whenever there has been no
+    response for so long, so that the caller can do something else meanwhile.
+
+    Raises OffsetOutOfRangeError if `start` has been deleted, KafkaUnavailableError after `timeout_ms` without progress
+    (`first_timeout_ms` before the first records), UnknownTopicError, CorruptRecordsError, and OversizedRecordError for
+    a record of more than `max_record_bytes`.
     """
     if start >= end:
         return
@@ -76,7 +82,10 @@ def read_range(
     try:
         while position < end:
             with phase("fetch"):
-                piece = fetcher.next()
+                piece = fetcher.next(idle_s)
+            if piece is None:
+                yield _NOTHING
+                continue
             for decoded in each("decode", decode_pieces(
                 piece.data, start=position, end=end, aborted=piece.aborted, check_crc=check_crc,
                 max_record_bytes=max_record_bytes,
@@ -130,9 +139,14 @@ class _Fetcher:
         if self._pending:
             self._cluster.io.start(self._start)
 
-    def next(self) -> _Piece:
-        """Waits for the next response. Raises a ConnectError if fetching has failed."""
-        item = self._pieces.get()
+    def next(self, timeout_s: float | None) -> _Piece | None:
+        """Waits for the next response. Returns None if there is none in time. Raises a ConnectError if fetching has
+        failed.
+        """
+        try:
+            item = self._pieces.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
         if isinstance(item, BaseException):
             doing = f"fetching {self._topic}-{self._partition} at {self._position}"
             raise translated(item, doing, needs="READ permission on the topic") from item

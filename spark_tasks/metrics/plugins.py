@@ -163,7 +163,7 @@ class PluginMetrics:
         dropped = len(figures.values) - len(kept)
         with self._lock:
             if dropped and not self._figures.dropped:
-                _logger.warning("A plugin has more than %d series of metrics; %d are dropped", MAX_SERIES, dropped)
+                _logger.warning("A plugin has more than %d series of metrics; the others are dropped", MAX_SERIES)
             self._figures = Figures(kept, dict(islice(figures.helps.items(), MAX_SERIES)), dropped)
 
     def forget(self, gone: Iterable[Series]) -> None:

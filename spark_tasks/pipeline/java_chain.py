@@ -21,13 +21,12 @@ from spark_tasks.data.schema import to_text
 from spark_tasks.errors import ConnectError, DataError, PermanentError
 from spark_tasks.host_frames import (
     BATCH,
-    HEAD,
     Batch,
     HostGoneError,
     batch,
     chain_records,
     message,
-    received,
+    received_frame,
     records,
     thrown_text,
 )
@@ -113,8 +112,7 @@ class _Connection:
         try:
             self._socket.sendall(frame)
             while True:
-                kind, number, size = HEAD.unpack(received(self._socket, HEAD.size))
-                body = received(self._socket, size)
+                kind, number, body = received_frame(self._socket)
                 if kind == BATCH:
                     return batch(number, body)
                 content = json.loads(bytes(body))

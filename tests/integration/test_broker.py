@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ from heeler.embedded_kafka.folder import FEATURES, BrokerFolder
 from heeler.embedded_kafka.jars import BROKER, resolve
 from heeler.embedded_kafka.ports import free_port, serves_kafka
 from heeler.errors import SetupError
+from spark_tasks.kafka.cluster import KafkaCluster
 from tests.rigs.support import BACK_SOON, wait_until
 from tests.rigs.suspended_broker import suspended
 
@@ -74,8 +76,15 @@ def test_a_broker_that_fails_and_returns_keeps_port_and_records(topic_name):
         own.start()
         assert own.bootstrap_servers == address
         assert consume(address, topic_name, 1) == [b"1"]
-        with suspended(own):
-            wait_until(lambda: not serves_kafka(own.host, own.port, 0.3), what="the broker to hang")
+        cluster = KafkaCluster({"bootstrap_servers": address, "request_timeout_ms": 600_000})
+        by_now = partial(cluster.offsets_by_now, [(topic_name, 0)], "latest", "read_uncommitted", timeout_ms=5000)
+        try:
+            assert by_now() == {(topic_name, 0): 1}
+            with suspended(own):
+                wait_until(lambda: not serves_kafka(own.host, own.port, 0.3), what="the broker to hang")
+                assert by_now() == {}, "it is not waited for as long as for a request"
+        finally:
+            cluster.close()
         wait_until(lambda: serves_kafka(own.host, own.port), what="the broker to go on")
 
 

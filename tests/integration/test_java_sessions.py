@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from spark_tasks.sources.boundaries import Boundary, BoundaryKind
+from tests.rigs.java_source_tasks import scripted_source
 from tests.rigs.lone_host import LoneTask, noting, noting_partition, running_host, scripted
 from tests.rigs.support import wait_until
 
@@ -134,6 +136,17 @@ def test_an_exception_in_stop_is_only_logged(host, tmp_path):
     assert task.noted() == ["stop"]
 
 
+def test_what_a_plugin_reports_is_cut_before_it_is_sent(host, tmp_path):
+    """An exception of any size, and any number of metrics a second, were read and parsed by the worker."""
+    task = scripted(host, tmp_path / "notes", "shout", own={"metrics": "2000"})
+    wait_until(lambda: len(found := task.metrics()) == 1001 and len(str(found)) < 1_000_000)
+    task.connection.tell("resume")
+    while (failed := task.event())["op"] != "failed":
+        pass
+    assert failed["message"].startswith("told to shout!!!")
+    assert max(len(failed["message"]), len(failed["trace"])) < 201_000
+
+
 def test_a_plugin_whose_offset_cannot_be_written_has_stopped_before_the_task_fails(host, tmp_path):
     """The next instance could run beside it."""
     task = scripted(host, tmp_path / "notes", "one@unknown|gate")
@@ -216,6 +229,33 @@ def test_large_records_leave_other_tasks_their_memory(host, tmp_path):
             frame = task.event()
             offset = json.loads(frame.offsets[0][1])["o"]
             task.acknowledge(frame)  # until then, the host has the records
+
+
+LARGE_POLL = " ".join(f"#4000000@{n}" for n in range(1, 11))  # more than a task keeps, and than waits for Kafka
+
+
+@pytest.mark.parametrize("boundary", [None, Boundary(BoundaryKind.POLL)])
+def test_a_source_whose_large_poll_waits_for_kafka_stops_in_order(host, tmp_path, monkeypatch, boundary):
+    """One step waited for all of it: the task was abandoned."""
+    with scripted_source(monkeypatch, host, tmp_path / "notes", LARGE_POLL, boundary) as rig:
+        assert rig.broker.asked.wait(60)
+        rig.loop.stop()
+        assert (rig.kafka.committed, rig.kafka.aborts, rig.loop.error) == ([], 1, None)
+    assert (tmp_path / "notes").read_text().splitlines() == ["poll", "stop"]
+
+
+def test_a_large_poll_that_has_waited_for_kafka_is_committed_as_a_whole(host, tmp_path, monkeypatch):
+    with scripted_source(monkeypatch, host, tmp_path / "notes", f"{LARGE_POLL}|one@11") as rig:
+        assert rig.broker.asked.wait(60)
+        paused = []
+        rig.loop.order(lambda runner: paused.append(runner.pause()))
+        wait_until(lambda: paused)
+        assert rig.kafka.committed == []
+        rig.broker.speak()
+        rig.loop.await_records(10)
+        rig.loop.order(lambda runner: runner.resume())
+        rig.loop.await_records(11)
+    assert [offsets for _, offsets in rig.kafka.committed] == [[({"p": 1}, {"o": 10})], [({"p": 1}, {"o": 11})]]
 
 
 def test_fields_that_are_not_set_have_their_defaults_in_the_workers_part_of_the_chain(host, tmp_path):

@@ -37,7 +37,8 @@ class Group:
         self.writes, self.may_write = threading.Event(), threading.Event()
         self.may_write.set()
         self.meanwhile = lambda: None  # called while the task polls the group
-        self.cluster = SimpleNamespace(offsets_by_now=lambda wanted, *_, **__: dict.fromkeys(wanted, 0))
+        self.cluster = SimpleNamespace(offsets_by_now=lambda wanted, *_, **__: dict.fromkeys(wanted, 0),
+                                       known_leader=lambda *_: 1)
 
     # what GroupConsumer does
     def poll(self, _timeout_ms, leaving):
@@ -108,7 +109,7 @@ def sink_rig(monkeypatch):
 
     appender = SimpleNamespace(append=group.append, flush=group.flush, close=lambda: None)
     monkeypatch.setattr(feed, "read_range", read_range)
-    monkeypatch.setattr(feed, "shared_cluster", lambda _: None)
+    monkeypatch.setattr(feed, "shared_cluster", lambda _: group.cluster)
     monkeypatch.setattr(queue, "shared_cluster", lambda _: None)
     monkeypatch.setattr(ErrorHandling, "prepare", lambda _: None)
     monkeypatch.setattr(queue, "Appender", lambda *_, **__: appender)

@@ -70,6 +70,13 @@ class LoneTask:
             if not isinstance(event, Mapping) or event.get("op") not in {"metrics", "tick"}:
                 return event
 
+    def metrics(self) -> list[Mapping[str, object]]:
+        """Those that the task reports next. Drops the events before."""
+        while True:
+            event = self._events.get(timeout=EVENT_S)
+            if isinstance(event, Mapping) and event.get("op") == "metrics":
+                return list(event["values"])
+
     def until(self, op: str) -> list[object]:
         """Everything up to the message `op`: of a frame its values, offsets, signal and `more`, of a message its op, of
         "commit" also the offsets.

@@ -56,8 +56,8 @@ class Cluster:
         self.count = partitions
         self.after_more_were_added = None
 
-    def partitions(self, _topic, *, create, expected=-1):
-        assert create
+    def partitions(self, _topic, *, create=False, expected=-1, timeout_ms=None):
+        assert create or timeout_ms is not None
         if expected >= self.count:
             self.count = self.after_more_were_added or self.count
         return tuple(range(self.count))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import struct
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.errors import ConnectError
-from spark_tasks.host_frames import BATCH, HEAD, MESSAGE, batch, message, records
+from spark_tasks.host_frames import BATCH, HEAD, MESSAGE, batch, message, received_frame, records
 from tests.rigs.host_frames import packed, padded
 
 TEXTS = st.one_of(st.none(), st.binary(max_size=20))
@@ -47,13 +48,33 @@ def test_a_damaged_frame_is_only_an_error(data):
     if data.draw(st.booleans()):
         whole = whole[: data.draw(st.integers(0, len(whole) - 1))]
     else:
-        whole[data.draw(st.integers(0, 143))] ^= data.draw(st.integers(1, 255))
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
     try:
         found = batch(1, memoryview(bytes(whole)))
     except ConnectError:
         return
     assert isinstance(found.raw, pa.RecordBatch)
     found.raw.validate(full=True)
+
+
+@pytest.mark.parametrize("ends", [(0, 2**30, 2, 3), (0, -1, 2, 3), (0, 3, 2, 3), (0, 1, 2, 2**30)])
+def test_values_that_end_outside_their_column_are_an_error(ends):
+    """Only the last end was checked, and the worker's memory was read from wherever the others point to."""
+    frame = bytes(packed([("t", 0, 1, None, value, []) for value in (b"a", b"b", b"c")]))
+    assert frame.count(struct.pack("<4i", 0, 1, 2, 3)) == 1
+    with pytest.raises(ConnectError, match="invalid batch"):
+        batch(1, memoryview(frame.replace(struct.pack("<4i", 0, 1, 2, 3), struct.pack("<4i", *ends))))
+
+
+@pytest.mark.parametrize(
+    "head", [(MESSAGE, 0, -1), (MESSAGE, 1, 2**40), (BATCH, 1, 2**31), (BATCH, 1, -(2**63)), (3, 0, 8)])
+def test_a_head_that_no_host_sends_is_an_error(head):
+    """Memory for as many bytes was reserved, or a frame of an unknown kind was read as a message."""
+    mine, other = socket.socketpair()
+    with mine, other:
+        other.sendall(HEAD.pack(*head))
+        with pytest.raises(ConnectError, match="no valid frame"):
+            received_frame(mine)
 
 
 def test_a_message_is_packed_as_a_frame():

@@ -7,10 +7,12 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.metrics.Gauge;
 import org.apache.kafka.connect.connector.Task;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.data.SchemaAndValue;
@@ -56,7 +58,8 @@ public class Script extends SourceConnector {
      * whose fields are not set; "commit" and "abort" end the
      * transaction, "retry" and "throw" throw, "null" returns null, "gate" is as below. An offset "unknown" is of a type that no store has. `throws`: the methods that throw, the first time they are called. `commits`: what commit() does,
      * "transaction" (it commits the transaction), "read" (it reads and notes the offset), "hang", "wait" (until it is interrupted) or
-     * "gate" (until the file of the notes with ".open" at the end of its name exists).
+     * "gate" (until the file of the notes with ".open" at the end of its name exists). "shout" throws an exception with a
+     * message of 5 MB. `metrics`: how many it has, each with a long tag.
      */
     public static class Scripted extends SourceTask {
         private static final Schema WITHIN = SchemaBuilder.struct().field("v", SchemaBuilder.int32().defaultValue(5).build())
@@ -77,6 +80,9 @@ public class Script extends SourceConnector {
             throwing.addAll(List.of(given.getOrDefault("throws", "").split(" ")));
             notes = Path.of(given.get("notes"));
             commits = given.getOrDefault("commits", "");
+            for (int n = 0; n < Integer.parseInt(given.getOrDefault("metrics", "0")); n++)
+                context.pluginMetrics().addMetric(context.pluginMetrics().metricName("m" + n, "", new LinkedHashMap<>(Map.of("of", "x".repeat(5000)))),
+                    (Gauge<Integer>) (config, now) -> 1);
         }
 
         @Override public List<SourceRecord> poll() throws InterruptedException {
@@ -93,6 +99,7 @@ public class Script extends SourceConnector {
                     case "abort" -> transaction.abortTransaction();
                     case "retry" -> throw new RetriableException("told to retry");
                     case "throw" -> throw new ConnectException("told to throw");
+                    case "shout" -> throw new ConnectException("told to shout" + "!".repeat(5_000_000));
                     case "null" -> records = null;
                     case "gate" -> awaitGate();
                     default -> {

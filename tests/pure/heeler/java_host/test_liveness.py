@@ -38,6 +38,7 @@ def process(monkeypatch):
     monkeypatch.setattr(liveness, "EVERY_S", 0.001)
     made = Process()
     yield made
+    made.alive = False
     made.end.close()
     made.other.close()
 
@@ -52,6 +53,7 @@ def test_metrics_of_config_providers_end_with_the_host(process):
     assert process.read() == (0, "pulse")
     for value in (1, 2):
         process.end.sendall(message(0, {"op": "metrics", "provider": "v", "values": [{"value": value}]}))
+    process.alive = False
     process.end.shutdown(socket.SHUT_RDWR)
     wait_until(lambda: reported == [("v", [{"value": 1}]), ("v", [{"value": 2}]), ("v", [])])
 
@@ -90,10 +92,23 @@ def test_a_host_that_accepts_no_connection_is_reported_silent(process):
     assert not silent.acquire(blocking=False)
 
 
+def test_a_host_whose_connection_ends_is_checked_on_another(process):
+    """It was never checked again, and could not be replaced: what it reported of a provider could not be read."""
+    first = process.end
+    HostLiveness(process, 600.0, lambda: refused("silent"), refused)
+    assert process.read() == (0, "pulse")
+    process.end, process.other = socket.socketpair()
+    process.end.settimeout(10)
+    first.sendall(message(0, {"op": "metrics", "values": []}))
+    assert [process.read(), process.read()] == [(0, "pulse"), (1, "ping")]
+    first.close()
+
+
 def test_a_host_that_has_ended_is_not_reported_silent(process):
     before, silent = threading.active_count(), []
     HostLiveness(process, 600.0, lambda: silent.append(1), refused)
     assert [process.read(), process.read()] == [(0, "pulse"), (1, "ping")]
+    process.alive = False
     process.end.shutdown(socket.SHUT_RDWR)
     wait_until(lambda: threading.active_count() <= before, what="the end of its thread")
     assert silent == []

@@ -11,6 +11,7 @@ import pytest
 from heeler.java_host import process
 from heeler.java_host.process import HostProcess
 from spark_tasks.host_frames import HostGoneError
+from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration  # processes of their own
 
@@ -54,5 +55,17 @@ def test_a_connection_that_waits_for_others_is_made() -> None:
         for opened in [host.connect() for _ in range(ENOUGH)]:
             assert opened.gettimeout() is None
             opened.close()
+    finally:
+        host.close()
+
+
+@pytest.mark.timeout(60)
+def test_output_without_line_ends_is_logged_in_pieces(caplog: pytest.LogCaptureFixture) -> None:
+    """Such as dots that show progress: they were kept in the worker's memory until the JVM ended."""
+    caplog.set_level("INFO")
+    endless = SUSPENDED.replace("time.sleep(600)", 'print("." * 200_000, end="", flush=True)\ntime.sleep(600)')
+    host = HostProcess(lambda folder: [sys.executable, "-c", endless, str(folder)], "Java plugin host")
+    try:
+        wait_until(lambda: sum(record.getMessage().count(".") for record in caplog.records) >= 2 * 65_536)
     finally:
         host.close()

@@ -6,12 +6,17 @@ import threading
 
 import pytest
 
-from heeler.java_host import feed
+from heeler.java_host import feed, sink_task
 from heeler.java_host.feed import AHEAD, FRAME_RECORDS
+from heeler.java_host.session import Session
+from spark_tasks.host_frames import batch
 from spark_tasks.kafka.errors import KafkaUnavailableError
+from tests.rigs.host_frames import packed
 from tests.rigs.host_sessions import failure_of, stepped
 from tests.rigs.java_sink_tasks import TP, beside, frame, letter, opening, sink_rig, started
 from tests.rigs.support import wait_until
+
+MANY = 10_000  # events that one step must not take
 
 
 @pytest.fixture
@@ -304,3 +309,24 @@ def test_a_task_moves_to_a_new_host_and_stays_in_its_group(rig):
     assert frame(second) == (3, 5, False, 2)
     assert rig.group.commits == [(rig.group.membership[0], {TP: 3}, 0)]
     assert rig.metrics.failures == rig.metrics.retries == 0
+
+
+@pytest.mark.parametrize("what", ["letter", "tick"])
+def test_events_without_an_end_do_not_keep_the_task_in_a_step(rig, monkeypatch, what):
+    """A plugin may report bad records all the time. The task could not be stopped, and kept all letters."""
+    session = started(rig)
+    taken, value = [], bytes(1 << 19)
+    reported = {"op": "tick"} if what == "tick" else batch(1, packed([("dead", -1, 5, None, value, [])]))
+
+    def next_event(_session, *, wait):
+        taken.append(wait)
+        assert len(taken) < MANY
+        return reported
+
+    with monkeypatch.context() as patch:
+        if what == "tick":
+            patch.setattr(sink_task, "EVENTS_S", 0.0)
+        patch.setattr(Session, "next", next_event)
+        rig.task.run_once()
+    assert rig.group.letters == [("dead", value)] * (0 if what == "tick" else 16)
+    assert what == "tick" or session.op() == "letters"

@@ -10,7 +10,7 @@ from base64 import b64decode
 import numpy as np
 import pytest
 
-from heeler.java_host import source_task
+from heeler.java_host import arrivals, source_task
 from heeler.java_host.connection import JavaPluginError
 from spark_tasks.errors import RetriableError, StartCancelledError
 from spark_tasks.host_frames import BATCH, HEAD
@@ -194,16 +194,67 @@ def test_the_polls_before_one_that_takes_long_are_committed(rig):
 
 
 def test_a_poll_that_is_too_large_to_be_kept_is_written_as_it_comes(rig, monkeypatch):
-    monkeypatch.setattr(source_task, "STEP_BYTES", 1)
+    """No step waits for its rest: the task could not be stopped meanwhile."""
+    monkeypatch.setattr(arrivals, "KEPT_BYTES", 1)
     session = started(rig)
     rig.woken.clear()
     session.frame(b"one", offset=1, more=True)
-    assert rig.woken.wait(10)
-    stepping = threading.Thread(target=rig.task.run_once)
-    stepping.start()
+    assert stepped(rig).records == 0
+    rig.task.pause()
+    assert session.op() == "pause"
     session.frame(b"two", offset=2)
-    stepping.join(10)
+    wait_until(lambda: stepped(rig).records == 2)
     assert rig.kafka.committed == [(2, [({"p": 1}, {"n": 2})])]
+
+
+def test_records_wait_for_the_partitions_of_their_topics_over_several_steps(rig, monkeypatch):
+    """One step waited for a minute, and failed then."""
+    monkeypatch.setattr(source_task, "STEP_S", 0.01)
+    rig.kafka.responds = False
+    session = started(rig)
+    session.frame(b"one", offset=1)
+    assert rig.woken.wait(10)
+    wait_until(lambda: rig.task.run_once().idle_ms == 0, what="a step that waits for Kafka")
+    assert (rig.task.run_once().records, rig.metrics.retries) == (0, 0)
+    rig.kafka.responds = True
+    wait_until(lambda: rig.task.run_once().records == 1)
+    assert rig.kafka.appended == [("t", b"one")]
+
+
+@pytest.mark.parametrize("boundary", [None, Boundary(BoundaryKind.POLL)])
+@pytest.mark.parametrize("rig", [{"task.shutdown.graceful.timeout.ms": "300"}], indirect=True)
+def test_a_task_whose_records_wait_for_kafka_can_be_stopped(rig, monkeypatch, boundary):
+    """It was abandoned: the step waited for Kafka, without limit."""
+    monkeypatch.setattr(source_task, "STEP_S", 0.01)
+    rig.kafka.boundary = boundary
+    rig.kafka.leads = False
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", offset=1)
+    wait_until(lambda: rig.task.run_once() and rig.kafka.waits.is_set())
+    assert rig.task.batch.running(), "the watchdog sees that it makes no progress"
+    closing = threading.Thread(target=rig.task.close)
+    closing.start()
+    assert session.op() == "stop"
+    session.leave()
+    closing.join(10)
+    assert not closing.is_alive()
+    assert (rig.kafka.committed, rig.kafka.aborts) == ([], 1)
+    assert rig.task.batch is None
+
+
+def test_records_that_waited_for_kafka_are_appended_once(rig, monkeypatch):
+    monkeypatch.setattr(source_task, "STEP_S", 0.01)
+    rig.kafka.leads = False
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", offset=1)
+    wait_until(lambda: rig.task.run_once() and rig.kafka.waits.is_set())
+    session.frame(b"two", offset=2)
+    assert rig.task.run_once().records == 0
+    rig.kafka.leads = True
+    wait_until(lambda: rig.task.run_once() and len(rig.kafka.committed) == 2)
+    assert rig.kafka.appended == [("t", b"one"), ("t", b"two")]
 
 
 def test_records_sent_before_a_failure_are_committed(rig):

@@ -137,6 +137,14 @@ def test_the_first_records_may_have_a_shorter_timeout(cluster: Cluster) -> None:
         list(read_range(cluster, "logs", 0, 3, 4, first_timeout_ms=20))
 
 
+def test_an_empty_batch_says_that_there_has_been_no_response_for_a_while(cluster: Cluster) -> None:
+    cluster.io.broker = throttled()
+    batches = read_range(cluster, "logs", 0, 3, 4, idle_s=0.01)
+    assert [len(next(batches)) for _ in range(3)] == [0, 0, 0]
+    cluster.io.broker = answer(one(b"a", 3))
+    assert values(batches) == [b"a"]
+
+
 def values(batches: Iterator[pa.RecordBatch]) -> list[bytes]:
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections import defaultdict
+from concurrent.futures import Future
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -375,6 +376,27 @@ def test_closing_an_appender_wakes_who_waits_for_it(started):
     threading.Thread(target=appender.close).start()
     with pytest.raises(KafkaUnavailableError, match="was closed"):
         appender.flush()
+
+
+def test_whoever_flushes_may_wait_for_a_limited_time(started):
+    broker, opened = Broker(), Future()
+    cluster = started(broker)
+    answer = broker.answer
+
+    async def answer_later(request):
+        await asyncio.wrap_future(opened)
+        return await answer(request)
+
+    broker.answer = answer_later
+    appender = Appender(cluster, ME, buffer_bytes=1)
+    appender.append("t", 0, raw([b"x"]))
+    assert not appender.flushed(0.001)
+    assert appender.flushed(0.0, but_for=1000)
+    opened.set_result(None)
+    wait_until(lambda: appender.flushed(0.0))
+    appender.close()
+    with pytest.raises(KafkaUnavailableError, match="was closed"):
+        appender.flushed(0.0)
 
 
 def test_a_closed_appender_no_longer_looks_for_a_leader(started):

@@ -47,6 +47,7 @@ public final class Host {
     private static final Map<String, String> HERE = Map.of("op", "answer");
     private static final int FULL = 3; // the exit code of a host whose heap is full
     private static final double FULL_FROM = 0.9;
+    private static final int MOST_TEXT = 200_000; // characters of an error's message, and of its stack trace
     private static final int CAUSES = 100; // of an error; they may form a cycle
     private static final long HUNG_MS = 2000; // a thread hangs if it still runs so long after its connection was closed
     final Found plugins;
@@ -298,10 +299,17 @@ public final class Host {
         Map<String, Object> fields = new LinkedHashMap<>();
         fields.put("op", "failed");
         fields.put("class", error.getClass().getName());
-        fields.put("message", error.getMessage()); // possibly null, as in the headers of a dead letter
+        fields.put("message", shortened(error.getMessage(), MOST_TEXT)); // possibly null, as in the headers of a dead letter
         fields.put("retriable", error instanceof RetriableException);
         fields.put("permanent", isPermanent(error));
-        fields.put("trace", trace.toString());
+        fields.put("trace", shortened(trace.toString(), MOST_TEXT));
         return fields;
+    }
+
+    /** The beginning and the end of a long text of a plugin, such as an error that quotes a record. */
+    static String shortened(String text, int most) {
+        if (text == null || text.length() <= most) return text;
+        int half = most / 2;
+        return text.substring(0, half) + "… " + (text.length() - 2 * half) + " characters omitted …" + text.substring(text.length() - half);
     }
 }

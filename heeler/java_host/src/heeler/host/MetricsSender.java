@@ -21,6 +21,8 @@ import org.apache.kafka.connect.runtime.ConnectMetrics;
 final class MetricsSender implements AutoCloseable {
     private static final String GROUP = "plugins";
     private static final long EVERY_MS = 1000;
+    private static final int MOST = 1001; // the worker keeps 1000, and says if there are more
+    private static final int LONGEST = 500; // characters of a text, of which the worker keeps less
     final ConnectMetrics all;
     final PluginMetrics plugin; // the connector's or task's own; those of converters, transforms and predicates are separate
     private final String name;
@@ -90,6 +92,7 @@ final class MetricsSender implements AutoCloseable {
     private List<Object> values() {
         List<Object> found = new ArrayList<>();
         theirs.forEach((metric, measured) -> {
+            if (found.size() >= MOST) return;
             try {
                 found.add(fields(metric, measured.metricValue()));
             } catch (Throwable e) { // plugin code
@@ -101,13 +104,19 @@ final class MetricsSender implements AutoCloseable {
 
     private static Map<String, Object> fields(MetricName metric, Object value) {
         Map<String, Object> fields = new LinkedHashMap<>();
-        fields.put("name", metric.name());
-        fields.put("help", metric.description());
-        fields.put("tags", metric.tags());
+        Map<String, String> tags = new LinkedHashMap<>();
+        metric.tags().forEach((key, tag) -> tags.put(shortened(key), shortened(tag)));
+        fields.put("name", shortened(metric.name()));
+        fields.put("help", shortened(metric.description()));
+        fields.put("tags", tags);
         if (value instanceof Number number) fields.put("value", number.doubleValue());
         else if (value instanceof Boolean yes) fields.put("value", yes ? 1.0 : 0.0);
-        else fields.put("text", String.valueOf(value));
+        else fields.put("text", shortened(String.valueOf(value)));
         return fields;
+    }
+
+    private static String shortened(String text) {
+        return text == null || text.length() <= LONGEST ? text : text.substring(0, LONGEST);
     }
 
     @Override

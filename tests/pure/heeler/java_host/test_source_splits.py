@@ -1,0 +1,81 @@
+"""Heeler's part of a Java source's chain, in an engine at whose other end the test is."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from types import MappingProxyType
+
+import pyarrow as pa
+import pytest
+
+from heeler.java_host import source_task
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.dead_letters.refusals import NONE_REFUSED
+from spark_tasks.host_frames import BATCH, HEAD
+from spark_tasks.metrics.task import SplitFigures
+from spark_tasks.plugins.chain_cut import Cut
+from spark_tasks.sources.java_source_split import JavaSourceResult
+from tests.rigs.host_frames import packed
+from tests.rigs.java_source_tasks import source_rig, started
+from tests.rigs.support import wait_until
+
+
+class Engine:
+    """What was submitted waits for the test."""
+
+    def __init__(self):
+        self.batches = []
+
+    def submit(self, _task, splits):
+        assert len(splits) == 1
+        self.batches.append(Future())
+        return self.batches[-1]
+
+    def cancel(self, batch):
+        batch.cancel()
+
+
+@pytest.fixture
+def rig(monkeypatch):
+    monkeypatch.setattr(source_task, "STEP_S", 0.01)
+    engine = Engine()
+    cut = Cut(converted=frozenset({"value"}))
+    with source_rig(monkeypatch, MappingProxyType({"task.shutdown.graceful.timeout.ms": "300"}), engine, cut) as made:
+        made.engine = engine
+        yield made
+
+
+def begun(rig):
+    """The task's session, when the split of its first frame has been submitted."""
+    session = started(rig)
+    body = packed([("t", -1, 5, None, b"1", [])], [['{"p":1}', '{"n":1}']], schemas=[(None, None)])
+    session.socket.sendall(HEAD.pack(BATCH, 1, len(body)) + body)
+    wait_until(lambda: rig.task.run_once() and rig.engine.batches)
+    return session
+
+
+def test_a_task_waits_for_a_split_over_several_steps(rig):
+    """One step waited for it, however long other tasks' splits took: the task could not be paused or stopped."""
+    session = begun(rig)
+    assert rig.task.batch is rig.engine.batches[0]
+    rig.task.pause()
+    assert session.op() == "pause"
+    assert rig.task.run_once().records == 0
+    raw = pa.RecordBatch.from_pylist([{"offset": 0, "timestamp": 5, "value": b"one"}], schema=RAW_SCHEMA)
+    rig.engine.batches[0].set_result([JavaSourceResult((("t", None, raw),), (), NONE_REFUSED, SplitFigures(1, 1))])
+    wait_until(lambda: rig.task.run_once().records == 1)
+    assert rig.kafka.appended == [("t", b"one")]
+    assert len(rig.engine.batches) == 1
+
+
+def test_a_task_that_waits_for_a_split_can_be_stopped(rig):
+    session = begun(rig)
+    closing = threading.Thread(target=rig.task.close)
+    closing.start()
+    assert session.op() == "stop"
+    session.leave()
+    closing.join(10)
+    assert not closing.is_alive()
+    assert rig.engine.batches[0].cancelled()
+    assert rig.kafka.committed == []
