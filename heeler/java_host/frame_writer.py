@@ -13,6 +13,7 @@ import pyarrow as pa
 from heeler.java_host.source_splits import SourceSplits
 from spark_tasks.data.host_records import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.queue import LetterCounts
 from spark_tasks.dead_letters.refusals import Refusals, Refused
 from spark_tasks.errors import DataError
 from spark_tasks.host_frames import AppendedPositions, Batch
@@ -42,6 +43,7 @@ class FrameWriter:
         self._closed = False
         self._tolerant = errors.tolerant
         self._refusals = Refusals(replace(errors, queue=""))
+        self._letters = LetterCounts()
         self._topics: set[str] = set()
         self.offsets: dict[str, str] = {}
         self.number: int | None = None
@@ -59,8 +61,11 @@ class FrameWriter:
 
     @property
     def refused(self) -> Refused:
-        """The records that could not be appended and are tolerated."""
-        return self._refusals.refused
+        """The records that could not be appended and are tolerated, and the dead letters that brokers refuse: the
+        split, which could not know that, has counted these as written.
+        """
+        refused, letters = self._refusals.refused, self._letters
+        return replace(refused, letters=letters.written, lost_letters=letters.lost) if letters.lost else refused
 
     def _open(self) -> Appender:
         if self._appender is None:
@@ -84,7 +89,7 @@ class FrameWriter:
         positions = AppendedPositions(batch.number, len(batch.raw), named=named) if batch.wanted else None
         if self._taking is not None and batch.cut is not None:
             for topic, letters in self._write_taken(sound, self._taking, batch.cut, positions):
-                appender.append(topic, None, letters)
+                appender.append(topic, None, letters, on_refusal=partial(self._letters.refused, topic))
         else:
             self._write_converted(sound, batch, positions)
         if positions is not None:

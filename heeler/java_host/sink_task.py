@@ -22,7 +22,7 @@ from heeler.java_host.feed import Feed
 from heeler.java_host.host import JavaHost
 from heeler.java_host.session import Session, order, unexpected
 from heeler.java_host.task import JavaTask
-from spark_tasks.dead_letters.queue import write_letters
+from spark_tasks.dead_letters.queue import LetterCounts
 from spark_tasks.errors import RetriableError
 from spark_tasks.host_frames import Batch, HostGoneError
 from spark_tasks.kafka.cluster import TopicPartition
@@ -194,7 +194,9 @@ class JavaSinkTask(JavaTask):
         if not self._letters:
             return 0
         raw = pa.concat_batches([letter.raw for letter in self._letters])
-        self._metrics.refused({}, 0, *write_letters(self._errors, raw))
+        counts = LetterCounts()
+        counts.write(self._errors, raw)
+        self._metrics.refused({}, 0, counts.written, counts.lost)
         last = self._letters[-1].number
         self._letters.clear()
         return last

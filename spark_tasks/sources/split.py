@@ -24,6 +24,7 @@ from spark_tasks.dead_letters.source_records import record_header
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.sender import OnRefusal
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.topic_creation import TopicCreation
 from spark_tasks.kafka.transactions import TransactionMember
@@ -203,13 +204,15 @@ class RecordWriter:
                 self._job.creation.ensure(self._cluster, topic)
             self.topics[topic] = None
 
-    def _append_letters(self, topic: str, raw: pa.RecordBatch) -> None:
-        self._appender.append(topic, None, raw)
+    def _append_letters(self, topic: str, raw: pa.RecordBatch, on_refusal: OnRefusal) -> None:
+        self._appender.append(topic, None, raw, on_refusal=on_refusal)
 
     def _refuse(self, batch: pa.RecordBatch, failure: Failure) -> None:
         topic, _, raw = self._job.pipeline.original(batch, failure.row)
         origin = record_header(batch, failure.row, self._limit // 2 - raw.nbytes) if self._job.errors.replayable else ()
         self.refusals.add(failure, Original(topic, raw, origin=origin))
+        if self.refusals.full:
+            self.refusals.send(self._append_letters)
 
 
 def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:

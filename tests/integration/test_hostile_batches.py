@@ -71,7 +71,7 @@ def append(cluster: KafkaCluster, topic: str, values: list[bytes], times: int = 
     outcomes: SimpleQueue[Exception | None] = SimpleQueue()
     sender = Sender(
         cluster, None, acks=-1, in_flight=5, max_request_bytes=DEFAULT_REQUEST_BYTES, delivery_timeout_ms=120_000,
-        done=lambda _: outcomes.put(None), broken=outcomes.put, split=lambda whole: [whole])
+        done=lambda _: outcomes.put(None), broken=outcomes.put, split=lambda whole, _: [whole])
     for number in range(times):
         sender.add([PendingBatch((topic, 0), batch.data, batch.count, -1, (number,))])
     for _ in range(times):

@@ -89,7 +89,7 @@ class Group:
     def of(self, _): return self
 
     # what an Appender does
-    def append(self, topic, _partitions, raw):
+    def append(self, topic, _partitions, raw, **_):
         self.letters += [(topic, value) for value in raw.column("value").to_pylist()]
 
     def flush(self):

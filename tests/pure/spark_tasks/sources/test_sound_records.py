@@ -81,7 +81,7 @@ def refused(rig):
     """Topic, value, stage and exception of each letter."""
     found = []
 
-    def append(_queue, letters):
+    def append(_queue, letters, _on_refusal):
         for row in letters.to_pylist():
             texts = {pair["key"].rpartition("errors.")[2]: pair["value"].decode() for pair in row["headers"]}
             names = ("topic", "stage", "exception.class.name")
