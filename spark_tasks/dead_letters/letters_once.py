@@ -24,7 +24,7 @@ from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import KafkaAuthorizationError, OffsetOutOfRangeError, ProducerFencedError
 from spark_tasks.kafka.fetch import read_range
-from spark_tasks.kafka.sender import OnRefusal
+from spark_tasks.kafka.pending_batch import OnRefusal
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.transactions import TransactionOwner
 from spark_tasks.process.rate_limited_log import RateLimitedLog
@@ -130,6 +130,16 @@ class OnceSender:
         ends = _ends(cluster, self._handling.queue)
         self._found = already_written(cluster, self._handling, self._place, self._once.since, ends)
         self.search = Search(ends, max(self._found, default=-1))
+
+
+class RepeatingSender:
+    """As OnceSender, but a batch that is repeated writes its letters again."""
+
+    search: Search | None = None
+
+    def send(self, refusals: Refusals, before: int | None = None) -> None:
+        """Writes the queued letters and waits until they are acknowledged. Raises ConnectErrors of Kafka."""
+        refusals.send_apart(before)
 
 
 def _write(

@@ -13,9 +13,9 @@ import pyarrow as pa
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
+from spark_tasks.kafka.pending_batch import OnRefusal
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.too_large import too_large
-from spark_tasks.kafka.sender import OnRefusal
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 

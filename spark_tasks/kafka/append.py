@@ -17,11 +17,12 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import KafkaRefusedError, KafkaUnavailableError, NoSuchPartitionError
 from spark_tasks.kafka.identity import ProducerIdentity
+from spark_tasks.kafka.pending_batch import AppendListener, OnAppend, OnRefusal, PendingBatch
 from spark_tasks.kafka.records.decode import decode
 from spark_tasks.kafka.records.encode import DEFAULT_BATCH_BYTES, earlier_sequence, encode, next_sequence
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.partitioner import Partitioner, rows_by_partition
-from spark_tasks.kafka.sender import AppendListener, OnAppend, OnRefusal, PendingBatch, Sender
+from spark_tasks.kafka.sender import Sender
 
 Array = np.ndarray[Any, Any]
 

@@ -20,21 +20,19 @@ from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import (
     KafkaUnavailableError,
     OutOfOrderSequenceError,
-    RecordRefusedError,
     SequenceLostError,
     is_retriable,
     translated,
 )
 from spark_tasks.kafka.identity import ProducerIdentity
+from spark_tasks.kafka.pending_batch import PendingBatch, Rows
+from spark_tasks.kafka.produce_results import RecordsError, error_of_record, results_of
 from spark_tasks.kafka.producer_state import has_appended
 from spark_tasks.kafka.records.encode import earlier_sequence, next_sequence, sequence_of, with_sequence
-from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 
 _logger = logging.getLogger(__name__)
 
-_TOO_LARGE: Final = (protocol.MessageSizeTooLargeError, protocol.RecordListTooLargeError)
-_OF_RECORDS: Final = (*_TOO_LARGE, protocol.InvalidRecordError, protocol.InvalidTimestampError)
 _FIRST_WAIT_MS: Final = 10.0
 # Connections to each broker, which handles one request per connection at a time. A partition always uses the same one.
 _CONNECTIONS: Final = 2
@@ -46,51 +44,6 @@ _waiting: Final = RateLimitedLog(max_lines=1)
 
 _Connection = tuple[int, int]  # broker, number of the connection to it
 _Step = Callable[..., Awaitable[None] | None]
-_Rows = np.ndarray[Any, Any]
-
-
-@dataclass(slots=True)
-class PendingBatch:
-    """A record batch that is not acknowledged yet. `where`: its partition; `count`: its records; `sequence`: its first
-    sequence number, -1 without an identity; `number`: orders the batches of a partition; `since`: when it was added
-    (time.monotonic).
-    """
-
-    where: TopicPartition
-    data: bytes | memoryview
-    count: int
-    sequence: int
-    number: tuple[int, ...]
-    since: float = field(default_factory=time.monotonic)
-    listener: AppendListener | None = None
-
-
-OnAppend = Callable[[int, _Rows, int], None]
-OnRefusal = Callable[[int, ConnectError], None]
-
-
-@dataclass(frozen=True, slots=True)
-class AppendListener:
-    """Functions to call on the IO thread. `rows`: the caller's numbers of a batch's records. `appended` is called with
-    the partition, the rows, and the offset of the first, when the batch is acknowledged; `refused` with the row and the
-    error of each record that a broker refuses because of what it is. Such a record is left out; without `refused`, it
-    is an error of the sender.
-    """
-
-    rows: _Rows
-    appended: OnAppend | None = None
-    refused: OnRefusal | None = None
-
-
-class _RecordsError(Exception):
-    """A broker refuses a batch because of some of its records. `bad`: the reasons by record, empty if it does not name
-    them.
-    """
-
-    def __init__(self, error: protocol.KafkaError, bad: dict[int, str]) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.bad = bad
 
 
 @dataclass(slots=True)
@@ -144,7 +97,7 @@ class Sender:
         delivery_timeout_ms: float,
         done: Callable[[PendingBatch], None],
         broken: Callable[[ConnectError], None],
-        split: Callable[[PendingBatch, Sequence[_Rows]], list[PendingBatch]],
+        split: Callable[[PendingBatch, Sequence[Rows]], list[PendingBatch]],
     ) -> None:
         self._cluster = cluster
         self._identity = identity
@@ -262,7 +215,7 @@ class Sender:
         absent: Exception | int = -1  # without acks there is no response
         try:
             response = await self._cluster.io.send(self._request(batches), node, lane=f"produce-{number}")
-            results = _results(response)
+            results = results_of(response)
             if response is not None:
                 absent = protocol.RequestTimedOutError("the response has no result for the partition")
         except (protocol.KafkaError, OSError) as error:
@@ -314,7 +267,7 @@ class Sender:
             if listener is not None and listener.appended is not None and isinstance(result, int):
                 listener.appended(batch.where[1], listener.rows, result)
             self._done(batch)
-        elif isinstance(result, _RecordsError):
+        elif isinstance(result, RecordsError):
             self._refused(queue, batch, result)
         elif self._follows_a_failed_batch(queue, batch, result):
             queue.failed.append(batch)
@@ -324,18 +277,18 @@ class Sender:
             self._fail(translated(result, f"appending to {batch.where[0]}-{batch.where[1]}", needs=_WRITE))
         self._resume_if_due(queue)
 
-    def _refused(self, queue: _PartitionQueue, batch: PendingBatch, refusal: _RecordsError) -> None:
+    def _refused(self, queue: _PartitionQueue, batch: PendingBatch, refusal: RecordsError) -> None:
         """Sends the batch again in two halves, or without the records that are known to be refused."""
         bad = refusal.bad or ({0: str(refusal)} if batch.count == 1 else {})
         on_refusal = None if batch.listener is None else batch.listener.refused
-        if not bad and (on_refusal is not None or isinstance(refusal.error, _TOO_LARGE)):
+        if not bad and (on_refusal is not None or refusal.too_large):
             queue.failed += self._split(batch, np.array_split(np.arange(batch.count), 2))
         elif batch.listener is None or on_refusal is None:
-            self._fail(_error_of_record(batch, refusal, 0, str(refusal)))
+            self._fail(error_of_record(batch, refusal, 0, str(refusal)))
         else:
             for row, why in bad.items():
                 number = int(batch.listener.rows[row])
-                on_refusal(number, _error_of_record(batch, refusal, number, why))
+                on_refusal(number, error_of_record(batch, refusal, number, why))
             self._leave_out(queue, batch, list(bad))
         queue.wait_ms = 0.0  # the broker has answered
 
@@ -401,27 +354,3 @@ def _may_have_moved(error: Exception) -> bool:
     if isinstance(error, protocol.RequestTimedOutError) or not isinstance(error, protocol.BrokerResponseError):
         return True
     return bool(error.invalid_metadata)
-
-
-def _results(response: Any) -> dict[TopicPartition, Exception | int]:
-    """Returns for each partition its error or the offset of the batch's first record. Empty for acks=0."""
-    found: dict[TopicPartition, Exception | int] = {}
-    for topic in response.responses if response is not None else ():
-        for item in topic.partition_responses:
-            kind = protocol.for_code(item.error_code)
-            result: Exception | int = item.base_offset
-            if kind is not protocol.NoError:
-                result = kind(item.error_message or f"{topic.name}-{item.index}")
-            if isinstance(result, _OF_RECORDS):
-                bad = {one.batch_index: one.batch_index_error_message or str(result)
-                       for one in item.record_errors or ()}
-                result = _RecordsError(result, bad)
-            found[topic.name, item.index] = result
-    return found
-
-
-def _error_of_record(batch: PendingBatch, refusal: _RecordsError, row: int, why: str) -> ConnectError:
-    if isinstance(refusal.error, _TOO_LARGE):
-        return RecordTooLargeError(row, len(batch.data), None, batch.where[0])
-    code = int(refusal.error.errno)
-    return RecordRefusedError(f"a broker refuses a record for {batch.where[0]}-{batch.where[1]}: {why}", code)

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from spark_tasks.data.columns import in_order, size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_once import LettersOnce, OnceSender, Search
-from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.dead_letters.letters_once import LettersOnce, OnceSender, RepeatingSender, Search
+from spark_tasks.dead_letters.refusals import NONE_REFUSED, LettersFullError, Original, Refusals, Refused
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, UnknownTopicError
@@ -223,9 +223,9 @@ class SinkSplit(NamedTuple):
         reading.refuse_puts(reports)
         return reading, messages
 
-    def _letter_sender(self, job: SinkJob) -> OnceSender | _RepeatingSender:
+    def _letter_sender(self, job: SinkJob) -> OnceSender | RepeatingSender:
         if self.letters is None:
-            return _RepeatingSender()
+            return RepeatingSender()
         return OnceSender(job.errors, (self.topic, self.partition), self.letters)
 
     def _failed(self, error: Exception, reading: _Reading) -> SinkResult:
@@ -241,30 +241,13 @@ class SinkSplit(NamedTuple):
         return SinkResult(self.topic, self.partition, self.start, failure=failure, refused=reading.refusals.refused)
 
 
-class _LettersFullError(Exception):
-    """The letters need too much memory for more of them. `row`: the last refused row of the batch."""
-
-    def __init__(self, row: int) -> None:
-        super().__init__(row)
-        self.row = row
-
-
-class _RepeatingSender:
-    """As OnceSender, but a batch that is repeated writes its letters again."""
-
-    search: Search | None = None
-
-    def send(self, refusals: Refusals, before: int | None = None) -> None:
-        refusals.send_apart(before)
-
-
 class _Reading(Iterator[pa.RecordBatch]):
     """Iterates over the split's Connect batches that are not empty. Counts the records and collects the bad ones; if
     their letters become large, it ends before the end of the range.
     """
 
     def __init__(
-        self, split: SinkSplit, job: SinkJob, letters: OnceSender | _RepeatingSender,
+        self, split: SinkSplit, job: SinkJob, letters: OnceSender | RepeatingSender,
         converted: ConvertedRange | None = None, first_timeout_ms: float | None = None,
     ) -> None:
         self._split = split
@@ -336,12 +319,15 @@ class _Reading(Iterator[pa.RecordBatch]):
             if failure.row not in refused:
                 refused.add(failure.row)
                 self._refuse(raw, failure)
-            if self.refusals.full and failure.row < len(raw) - 1:
-                raise _LettersFullError(failure.row)
+
+        def refuse_until_full(failure: Failure) -> None:
+            refuse(failure)
+            if self.refusals.full:
+                raise LettersFullError(failure.row)
 
         try:
-            return raw, convert(split.topic, split.partition, raw, refuse)
-        except _LettersFullError as full:
+            return raw, convert(split.topic, split.partition, raw, refuse_until_full)
+        except LettersFullError as full:
             raw = raw.slice(0, full.row + 1)
             return raw, convert(split.topic, split.partition, raw, refuse)
 

@@ -24,7 +24,7 @@ from spark_tasks.dead_letters.source_records import record_header
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.sender import OnRefusal
+from spark_tasks.kafka.pending_batch import OnRefusal
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.topic_creation import TopicCreation
 from spark_tasks.kafka.transactions import TransactionMember

@@ -18,8 +18,9 @@ from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.pending_batch import PendingBatch
 from spark_tasks.kafka.records import CorruptRecordsError, OversizedRecordError, encode
-from spark_tasks.kafka.sender import PendingBatch, Sender
+from spark_tasks.kafka.sender import Sender
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig
 
