@@ -23,6 +23,7 @@ from heeler.java_host.host import JavaHost
 from heeler.java_host.session import Session, order, unexpected
 from heeler.java_host.task import JavaTask
 from spark_tasks.dead_letters.queue import LetterCounts
+from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.errors import RetriableError
 from spark_tasks.host_frames import Batch, HostGoneError
 from spark_tasks.kafka.cluster import TopicPartition
@@ -67,7 +68,7 @@ class JavaSinkTask(JavaTask):
         else:
             self._feed = Feed(self._positions, settings.client, settings.isolation, context.worker.max_record_bytes,
                               context.topic_used)
-        self._prepared = False
+        self._queue = QueueTopic(settings.errors)
         self._consumer: GroupConsumer | None = None
         self._open: frozenset[TopicPartition] | None = None  # the plugin's partitions; None before the first `open`
         self._has_host_event = True  # an event of the host since the group was last polled
@@ -99,9 +100,7 @@ class JavaSinkTask(JavaTask):
     @override
     def _attempt(self) -> Progress:
         try:
-            if not self._prepared:
-                self._errors.prepare()
-                self._prepared = True
+            self._queue.prepare()
             return self._step(self._held.current() or self._begin())
         except HostGoneError as error:
             if (session := self._held.session) is not None:
@@ -114,6 +113,7 @@ class JavaSinkTask(JavaTask):
             return self._retry_state.later(error)
         except RetriableError as error:  # for example, Kafka cannot be reached
             self._positions.doubt()
+            self._queue.doubt(error)
             return self._retry_state.later(error)
 
     def _step(self, session: Session) -> Progress:

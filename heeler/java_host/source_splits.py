@@ -7,6 +7,7 @@ from typing import Any
 
 from spark_tasks.data.host_records import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sources.java_source_split import JavaSourceResult, JavaSourceSplit, java_source_job
@@ -21,14 +22,12 @@ class SourceSplits:
         self._context = context
         self._errors = errors
         self._job = java_source_job(context, errors, cut)
-        self._prepared = False
+        self._queue = QueueTopic(errors)
         self._cancelled = False
 
     def taken(self, records: CutRecords) -> JavaSourceResult:
         """Runs a split and waits for its result. Raises the split's errors, and ConnectError after `cancel`."""
-        if not self._prepared:
-            self._errors.prepare()
-            self._prepared = True
+        self._queue.prepare()
         batch = self.batch = self._context.engine.submit(self._context.id, [JavaSourceSplit(self._job, records)])
         if self._cancelled:
             self.cancel()

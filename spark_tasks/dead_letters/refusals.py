@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.data.columns import HEADERS_TYPE
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
 from spark_tasks.dead_letters.queue import Append, LetterCounts
@@ -44,6 +44,9 @@ class Original:
     offset: int | None = None
     origin: tuple[Header, ...] = ()
 
+
+NO_RECORD: Final = Original("", pa.RecordBatch.from_pylist([], RAW_SCHEMA))
+"""In the place of a record that is not needed (see Refusals)."""
 
 Letter = tuple[Original, list[Header]]
 """The record, and the headers that describe the error."""
@@ -108,6 +111,12 @@ class Refusals:
             return NONE_REFUSED
         counts = self._counts
         return Refused(self._count, tuple(self._lines), dict(self._by_phase), counts.written, counts.lost)
+
+    @property
+    def needs_record(self) -> bool:
+        """Whether the next bad record itself is needed, and not only its error."""
+        handling = self._handling
+        return bool(handling.queue) or (handling.log and handling.log_records and len(self._lines) < _MAX_LINES)
 
     @property
     def full(self) -> bool:

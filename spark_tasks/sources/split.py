@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from spark_tasks.data.columns import size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.dead_letters.refusals import NO_RECORD, NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.dead_letters.source_records import record_header
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
@@ -208,6 +208,9 @@ class RecordWriter:
         self._appender.append(topic, None, raw, on_refusal=on_refusal)
 
     def _refuse(self, batch: pa.RecordBatch, failure: Failure) -> None:
+        if not self.refusals.needs_record:  # to convert it takes most of the time of a bad record
+            self.refusals.add(failure, NO_RECORD)
+            return
         topic, _, raw = self._job.pipeline.original(batch, failure.row)
         origin = record_header(batch, failure.row, self._limit // 2 - raw.nbytes) if self._job.errors.replayable else ()
         self.refusals.add(failure, Original(topic, raw, origin=origin))

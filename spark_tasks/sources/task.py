@@ -19,6 +19,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.dead_letters.replay_progress import is_progress
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import ended
@@ -82,7 +83,7 @@ class SourceTask(TaskRunner):
         self._metrics.kind = "source"
         self._replays = SourceReplays(self._errors, self._metrics, cluster, context.offsets, self._delivery)
         self._retry_state = RetryState(context.id, self._metrics, limits)
-        self._prepared = False
+        self._queue = QueueTopic(settings.errors)
         self._idling = Idling()
         self._idle_tasks = idle or IdleTasks()
         self._paused = False
@@ -172,9 +173,7 @@ class SourceTask(TaskRunner):
 
     def _submit(self) -> bool:
         """Plans and submits the next batch. Returns False if there are no new records."""
-        if not self._prepared:
-            self._errors.prepare()
-            self._prepared = True
+        self._queue.prepare()
         start = self._position if self._position is not None else self._load_offsets()
         begun = time.perf_counter()
         with phase("plan"):
@@ -315,6 +314,7 @@ class SourceTask(TaskRunner):
         """
         if self._delivery.owes and isinstance(error, RetriableError) and not self._cancelled:
             return self._retry_state.later(error)
+        self._queue.doubt(error)
         batch, self._batch = self._batch, None
         if batch is not None:  # it must not append while it is repeated
             with suppress(Exception):  # it is repeated in any case

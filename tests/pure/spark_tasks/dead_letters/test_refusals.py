@@ -11,7 +11,7 @@ import pytest
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters import refusals as module
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.dead_letters.refusals import NO_RECORD, NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.records.errors import RecordTooLargeError
@@ -210,6 +210,20 @@ def test_very_many_bad_records_have_a_line_for_the_first_ones(caplog):
         refusals.add(FAILURE, original(offset))
     refusals.refused.report_to(TaskMetrics(), skipped=True)
     assert caplog.messages[1000:] == ["3 more errors of the same batch are not listed"]
+
+
+@pytest.mark.parametrize(("options", "first", "later"), [
+    ({}, False, False), ({"log": True}, False, False), ({"log_records": True}, False, False),
+    ({"log": True, "log_records": True}, True, False), ({"queue": "dead"}, True, True),
+])
+def test_a_record_that_nobody_sees_is_not_needed(options, first, later):
+    """To convert it for the log took most of the time of a bad record."""
+    refusals = Refusals(ErrorHandling(tolerant=True, **options))
+    assert refusals.needs_record is first
+    for _ in range(1000):
+        refusals.add(FAILURE, original() if refusals.needs_record else NO_RECORD)
+    assert refusals.needs_record is later
+    assert refusals.refused.count == 1000
 
 
 @pytest.mark.parametrize("away", [False, True])
