@@ -19,6 +19,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.host_frames import AppendedPositions, Batch
 from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.pending_batch import Rows
 from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.api import TransactionSignal
@@ -40,6 +41,7 @@ class FrameWriter:
         self._used = used
         self._taking = taking
         self._appender: Appender | None = None
+        self._sound: SoundAppender | None = None
         self._closed = False
         self._tolerant = errors.tolerant
         self._refusals = Refusals(replace(errors, queue=""))
@@ -82,9 +84,11 @@ class FrameWriter:
     def write(self, batch: Batch) -> None:
         """Appends a frame."""
         appender = self._open()
-        sound = SoundAppender(
-            appender, self._cluster, int(self._options.get("max_request_bytes", DEFAULT_REQUEST_BYTES)), self._use,
-            self._refusals if self._tolerant else None)
+        if self._sound is None:
+            limit = int(self._options.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
+            self._sound = SoundAppender(
+                appender, self._cluster, limit, self._use, self._refusals if self._tolerant else None)
+        sound = self._sound
         named = batch.cut is not None
         positions = AppendedPositions(batch.number, len(batch.raw), named=named) if batch.wanted else None
         if self._taking is not None and batch.cut is not None:
@@ -94,6 +98,7 @@ class FrameWriter:
             self._write_converted(sound, batch, positions)
         if positions is not None:
             self.positions.append(positions)
+        self._leave_out(sound)
         self.offsets |= dict(batch.offsets)
         self.number, self.in_poll, self.signal = batch.number, batch.more, batch.signal
 
@@ -105,10 +110,10 @@ class FrameWriter:
         count = size = 0
         for topic, partitions, raw in taken.records:
             rows = raw.column("offset").to_numpy()
-            landed = None
+            landed = lost = None
             if positions is not None and rows.min(initial=0) >= 0:
-                landed = partial(_landed, positions, rows)
-            appended, kept = sound.append(topic, partitions, raw, landed)
+                landed, lost = partial(_landed, positions, rows), partial(_lost, positions, rows)
+            appended, kept = sound.append(topic, partitions, raw, landed, lost)
             if positions is not None and landed is not None:
                 positions.named(rows[kept], topic)
             count, size = count + len(appended), size + appended.nbytes
@@ -124,7 +129,9 @@ class FrameWriter:
             if partitions.min(initial=0) < -1:
                 raise DataError(f"a record for topic {topic} has the invalid partition {partitions.min()}")
             landed = partial(_landed, positions, rows) if positions is not None else None
-            appended, kept = sound.append(topic, None if (partitions == -1).all() else partitions, raw, landed)
+            lost = partial(_lost, positions, rows) if positions is not None else None
+            given = None if (partitions == -1).all() else partitions
+            appended, kept = sound.append(topic, given, raw, landed, lost)
             if positions is not None:
                 positions.refused(np.delete(rows, kept))
             count, size = count + len(appended), size + appended.nbytes
@@ -144,6 +151,14 @@ class FrameWriter:
     def flush(self) -> None:
         """Waits until all records are acknowledged. Raises the first error."""
         self._open().flush()
+        if self._sound is not None:
+            self._leave_out(self._sound)
+
+    def _leave_out(self, sound: SoundAppender) -> None:
+        """Does not count records that brokers have refused."""
+        count, size = sound.collect()
+        if count:
+            self._count(SplitFigures(0, 0, -count, -size))
 
     def close(self) -> None:
         """Closes the appender; `write` and `flush`, if they wait, raise an error. Any thread, any number of times."""
@@ -153,7 +168,12 @@ class FrameWriter:
 
 
 def _landed(
-    positions: AppendedPositions, rows: np.ndarray[Any, Any], partition: int, some: np.ndarray[Any, Any], offset: int,
+    positions: AppendedPositions, rows: Rows, partition: int, some: Rows, offset: int,
 ) -> None:  # fmt: skip
     """Records the positions of `some` of the rows, from `offset` on."""
     positions.landed(rows[some], partition, offset)
+
+
+def _lost(positions: AppendedPositions, rows: Rows, some: Rows) -> None:
+    """Records that some of the rows were refused."""
+    positions.refused(rows[some])

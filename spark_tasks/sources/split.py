@@ -161,7 +161,6 @@ class RecordWriter:
         self.records = 0
         self.size = 0
         self.topics: dict[str, None] = {}
-        self.flush = self._appender.flush
         self.close = self._appender.close
 
     @property
@@ -185,13 +184,29 @@ class RecordWriter:
         except ToleranceExceededError:
             self.refusals.end_source()
             raise
-        self.refusals.send(self._append_letters)  # with the other records: in their transaction, if any
+        self._send_letters()
 
     def write_produced(self, topic: str, partitions: pa.Array, raw: pa.RecordBatch) -> None:
         """Appends records that the pipeline has already transformed and converted."""
         with phase("write"):
             self._append(topic, partitions, raw)
+        self._send_letters()
+
+    def flush(self) -> None:
+        """Waits until all records and letters are acknowledged. Raises the first error."""
+        self._appender.flush()
+        if self._send_letters():
+            self._appender.flush()
+
+    def _send_letters(self) -> bool:
+        """Appends the letters with the other records: in their transaction, if any. Returns whether brokers have
+        refused records since the last call.
+        """
+        count, size = self._sound.collect()
+        self.records -= count
+        self.size -= size
         self.refusals.send(self._append_letters)
+        return count > 0
 
     def _append(self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch) -> None:
         appended, _ = self._sound.append(topic, partitions, raw)

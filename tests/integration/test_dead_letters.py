@@ -102,6 +102,32 @@ def test_a_letter_of_a_source_that_only_the_broker_finds_too_large_affects_no_ot
     assert f"Could not produce message to dead letter queue. topic={dead}: a broker rejected" in caplog.text
 
 
+def test_records_of_a_source_that_only_a_broker_refuses_are_bad_ones(source: SourceRig) -> None:
+    """KIP-779. They failed the task, again and again. All others are appended, in order."""
+    dead = f"dead-{source.name}"
+    source.make_topic(1, **{"max.message.bytes": "10000"})
+    source.limit(10)
+    loop = source.start(**TOLERANT, **{"errors.deadletterqueue.topic.name": dead, "large": "3"})
+    loop.await_records(9, 60)
+    assert source.values() == [f"0:{n}" for n in range(10) if n != 3]
+    [(value, headers)] = letters(source.bootstrap, dead)
+    assert (len(value) > 10_000, headers["stage"], headers["topic"]) == (True, "KAFKA_PRODUCE", source.topic)
+    assert headers["exception.class.name"] == "org.apache.kafka.common.errors.RecordTooLargeException"
+
+
+def test_all_records_without_keys_for_a_compacted_topic_are_bad_ones(source: SourceRig) -> None:
+    dead = f"dead-{source.name}"
+    source.make_topic(1, **{"cleanup.policy": "compact"})
+    source.limit(20)
+    source.start(**TOLERANT, **{"errors.deadletterqueue.topic.name": dead, "keyless": "true"})
+    wait_until(lambda: source.metrics.letters == 20, 60, "the result of the batch")
+    found = letters(source.bootstrap, dead)
+    assert [value.decode() for value, _ in found] == [f"0:{n}" for n in range(20)]
+    assert "Compacted topic cannot accept message without key" in found[0][1]["exception.message"]
+    assert source.metrics.records["write"] == 0
+    assert source.values() == []
+
+
 def test_letters_without_keys_for_a_compacted_queue_are_logged_and_counted(sink: SinkRig, caplog: Any) -> None:
     """As in Kafka Connect; they failed the task. A record with a key has its letter."""
     dead = f"dead-{sink.name}"
