@@ -17,6 +17,7 @@ import pyarrow as pa
 from heeler.java_host.patience import Patience
 from heeler.java_host.source_splits import SourceSplits
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.queue import LetterCounts
 from spark_tasks.dead_letters.refusals import Refusals, Refused
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.futures import complete, running
@@ -24,6 +25,7 @@ from spark_tasks.host_frames import AppendedPositions, Batch
 from spark_tasks.kafka.append import BUFFER_BYTES, DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
+from spark_tasks.kafka.pending_batch import Rows
 from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.api import TransactionSignal
@@ -53,9 +55,11 @@ class FrameWriter:
         self._used = used
         self._taking = taking
         self._appender: Appender | None = None
+        self._sound: SoundAppender | None = None
         self._closed = False
         self._tolerant = errors.tolerant
         self._refusals = Refusals(replace(errors, queue=""))
+        self._letters = LetterCounts()
         self._topics: set[str] = set()
         self.frames: list[Batch] = []
         """Those that are appended."""
@@ -79,8 +83,11 @@ class FrameWriter:
 
     @property
     def refused(self) -> Refused:
-        """The records that could not be appended and are tolerated."""
-        return self._refusals.refused
+        """The records that could not be appended and are tolerated, and the dead letters that brokers refuse: the
+        split, which could not know that, has counted these as written.
+        """
+        refused, letters = self._refusals.refused, self._letters
+        return replace(refused, letters=letters.written, lost_letters=letters.lost) if letters.lost else refused
 
     def _open(self) -> Appender:
         if self._appender is None:
@@ -109,17 +116,20 @@ class FrameWriter:
             taken = self._taking.taken(batch.cut, patience)
             if taken is None:
                 return False
-        sound = SoundAppender(
-            appender, self._cluster, int(self._options.get("max_request_bytes", DEFAULT_REQUEST_BYTES)), self._use,
-            self._refusals if self._tolerant else None)
+        if self._sound is None:
+            limit = int(self._options.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
+            self._sound = SoundAppender(
+                appender, self._cluster, limit, self._use, self._refusals if self._tolerant else None)
+        sound = self._sound
         positions = AppendedPositions(batch.number, len(batch.raw), named=taken is not None) if batch.wanted else None
         if taken is not None:
             for topic, letters in self._write_taken(sound, taken, positions):
-                appender.append(topic, None, letters)
+                appender.append(topic, None, letters, on_refusal=partial(self._letters.refused, topic))
         else:
             self._write_converted(sound, batch, positions)
         if positions is not None:
             self.positions.append(positions)
+        self._leave_out(sound)
         self.offsets |= dict(batch.offsets)
         self.number, self.in_poll, self.signal = batch.number, batch.more, batch.signal
         self.frames.append(batch)
@@ -148,10 +158,10 @@ class FrameWriter:
         count = size = 0
         for topic, partitions, raw in taken.records:
             rows = raw.column("offset").to_numpy()
-            landed = None
+            landed = lost = None
             if positions is not None and rows.min(initial=0) >= 0:
-                landed = partial(_landed, positions, rows)
-            appended, kept = sound.append(topic, partitions, raw, landed)
+                landed, lost = partial(_landed, positions, rows), partial(_lost, positions, rows)
+            appended, kept = sound.append(topic, partitions, raw, landed, lost)
             if positions is not None and landed is not None:
                 positions.named(rows[kept], topic)
             count, size = count + len(appended), size + appended.nbytes
@@ -167,7 +177,9 @@ class FrameWriter:
             if partitions.min(initial=0) < -1:
                 raise DataError(f"a record for topic {topic} has the invalid partition {partitions.min()}")
             landed = partial(_landed, positions, rows) if positions is not None else None
-            appended, kept = sound.append(topic, None if (partitions == -1).all() else partitions, raw, landed)
+            lost = partial(_lost, positions, rows) if positions is not None else None
+            given = None if (partitions == -1).all() else partitions
+            appended, kept = sound.append(topic, given, raw, landed, lost)
             if positions is not None:
                 positions.refused(np.delete(rows, kept))
             count, size = count + len(appended), size + appended.nbytes
@@ -188,7 +200,15 @@ class FrameWriter:
         """Waits until all records are acknowledged. Returns whether they are. Raises the first error."""
         appender = self._open()
         self.flushed = self.flushed or patience.wait(appender.flushed)
+        if self.flushed and self._sound is not None:
+            self._leave_out(self._sound)
         return self.flushed
+
+    def _leave_out(self, sound: SoundAppender) -> None:
+        """Does not count records that brokers have refused."""
+        count, size = sound.collect()
+        if count:
+            self._count(SplitFigures(0, 0, -count, -size))
 
     def close(self) -> None:
         """Closes the appender; `write` and `flush`, if they wait, raise an error. Any thread, any number of times."""
@@ -199,7 +219,12 @@ class FrameWriter:
 
 
 def _landed(
-    positions: AppendedPositions, rows: np.ndarray[Any, Any], partition: int, some: np.ndarray[Any, Any], offset: int,
+    positions: AppendedPositions, rows: Rows, partition: int, some: Rows, offset: int,
 ) -> None:  # fmt: skip
     """Records the positions of `some` of the rows, from `offset` on."""
     positions.landed(rows[some], partition, offset)
+
+
+def _lost(positions: AppendedPositions, rows: Rows, some: Rows) -> None:
+    """Records that some of the rows were refused."""
+    positions.refused(rows[some])

@@ -23,7 +23,8 @@ from heeler.java_host.feed import Feed
 from heeler.java_host.host import JavaHost
 from heeler.java_host.session import Session, order, unexpected
 from heeler.java_host.task import JavaTask
-from spark_tasks.dead_letters.queue import write_letters
+from spark_tasks.dead_letters.queue import LetterCounts
+from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.errors import RetriableError
 from spark_tasks.host_frames import Batch, HostGoneError
 from spark_tasks.kafka.cluster import TopicPartition
@@ -70,7 +71,7 @@ class JavaSinkTask(JavaTask):
         else:
             self._feed = Feed(self._positions, settings.client, settings.isolation, context.worker.max_record_bytes,
                               context.topic_used)
-        self._prepared = False
+        self._queue = QueueTopic(settings.errors)
         self._consumer: GroupConsumer | None = None
         self._open: frozenset[TopicPartition] | None = None  # the plugin's partitions; None before the first `open`
         self._has_host_event = True  # an event of the host since the group was last polled
@@ -103,9 +104,7 @@ class JavaSinkTask(JavaTask):
     @override
     def _attempt(self) -> Progress:
         try:
-            if not self._prepared:
-                self._errors.prepare()
-                self._prepared = True
+            self._queue.prepare()
             return self._step(self._held.current() or self._begin())
         except HostGoneError as error:
             if (session := self._held.session) is not None:
@@ -118,6 +117,7 @@ class JavaSinkTask(JavaTask):
             return self._retry_state.later(error)
         except RetriableError as error:  # for example, Kafka cannot be reached
             self._positions.doubt()
+            self._queue.doubt(error)
             return self._retry_state.later(error)
 
     def _step(self, session: Session) -> Progress:
@@ -202,7 +202,9 @@ class JavaSinkTask(JavaTask):
         if not self._letters:
             return 0
         raw = pa.concat_batches([letter.raw for letter in self._letters])
-        self._metrics.refused({}, 0, *write_letters(self._errors, raw))
+        counts = LetterCounts()
+        counts.write(self._errors, raw)
+        self._metrics.refused({}, 0, counts.written, counts.lost)
         last = self._letters[-1].number
         self._forget_letters()
         return last

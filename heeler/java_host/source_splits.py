@@ -8,6 +8,7 @@ from typing import Any
 from heeler.java_host.patience import Patience
 from spark_tasks.data.host_records import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import ended
 from spark_tasks.plugins.chain_cut import Cut
@@ -24,7 +25,7 @@ class SourceSplits:
         self._context = context
         self._errors = errors
         self._job = java_source_job(context, errors, cut)
-        self._prepared = False
+        self._queue = QueueTopic(errors)
         self._cancelled = False
 
     def taken(self, records: CutRecords, patience: Patience) -> JavaSourceResult | None:
@@ -47,9 +48,7 @@ class SourceSplits:
 
     def _submit(self, records: CutRecords) -> Future[list[Any]]:
         self.withdraw()
-        if not self._prepared:
-            self._errors.prepare()
-            self._prepared = True
+        self._queue.prepare()
         batch = self.batch = self._context.engine.submit(self._context.id, [JavaSourceSplit(self._job, records)])
         self._of = records
         if self._cancelled:

@@ -1,4 +1,4 @@
-"""A connector's `errors.*` settings for one of its tasks, and the topic of its dead letter queue."""
+"""A connector's `errors.*` settings for one of its tasks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,9 @@ from typing import Any
 from spark_tasks.config.connector_keys import SINK
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.errors import ConfigError, ConnectError, RetriableError
 from spark_tasks.kafka.client_properties import client_properties
-from spark_tasks.kafka.errors import InvalidTopicError, UnknownTopicError
 from spark_tasks.kafka.producer_settings import ProducerSettings
-from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.task_clients import connection_settings
-from spark_tasks.kafka.topic_creation import TopicSettings, create_topic
-from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.task import TaskContext
 
 _KEYS = (
@@ -71,20 +66,3 @@ class ErrorHandling:
     def replayable(self) -> bool:
         """Whether letters have the headers that a replay needs."""
         return bool(self.queue) and self.with_headers and self.tolerant
-
-    def prepare(self) -> None:
-        """Creates the queue's topic if it does not exist. Raises RetriableError, ConnectError."""
-        if not self.queue:
-            return
-        if not is_valid_topic(self.queue):
-            raise ConfigError(f"errors.deadletterqueue.topic.name: {InvalidTopicError.of(self.queue)}")
-        try:
-            shared_cluster(self.client).partitions(self.queue)
-        except UnknownTopicError:
-            try:
-                create_topic(self.admin, self.queue, TopicSettings(1, self.replication_factor))
-            except RetriableError:
-                raise
-            except (ConnectError, ConfigError) as error:
-                text = f"Could not initialize dead letter queue with topic={self.queue}: {error}"
-                raise ConnectError(text) from error

@@ -24,7 +24,7 @@ from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import KafkaAuthorizationError, OffsetOutOfRangeError, ProducerFencedError
 from spark_tasks.kafka.fetch import read_range
-from spark_tasks.kafka.records.errors import RecordTooLargeError
+from spark_tasks.kafka.pending_batch import OnRefusal
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.transactions import TransactionOwner
 from spark_tasks.process.rate_limited_log import RateLimitedLog
@@ -74,50 +74,84 @@ def _ends(cluster: KafkaCluster, queue: str) -> Ends:
     return tuple(ends[place] for place in partitions)
 
 
-def send_once(refusals: Refusals, handling: ErrorHandling, place: TopicPartition, once: LettersOnce) -> Search | None:
-    """Writes the queued letters that the queue does not have yet, in one transaction, or in several without those that
-    a broker refuses as too large, which are logged. `place`: the partition of the bad records. Returns None if there
-    was no letter to write.
-
-    Raises ConnectErrors of Kafka, and LettersTakenOverError. Where the producer may not use the transactional id, all
-    letters are written, at least once.
+class OnceSender:
+    """Writes the letters of one batch of a partition that the queue does not have yet. `place`: the partition of the
+    bad records. `search`: None before the first letter.
     """
-    if not refusals.offsets:
-        return None
-    cluster = shared_cluster(handling.client)
-    owner = TransactionOwner(cluster, once.transactional_id)
-    try:
-        owner.init()
-    except KafkaAuthorizationError as error:
-        _warnings.log(_logger, logging.WARNING, "Dead letters may be written twice after a failure: the queue's "
-                      "producer needs WRITE permission on the transactional id %s: %s", once.transactional_id, error)
-        refusals.send_apart()
-        return None
-    try:
-        ends = _ends(cluster, handling.queue)
-        found = already_written(cluster, handling, place, once.since, ends)
-        refusals.drop(found)
-        refusals.send(partial(_write, cluster, handling, owner))
-    except ProducerFencedError as error:
-        raise LettersTakenOverError(str(error)) from error
-    except BaseException:
-        owner.give_up()
-        raise
-    return Search(ends, max(found, default=-1))
+
+    def __init__(self, handling: ErrorHandling, place: TopicPartition, once: LettersOnce) -> None:
+        self.search: Search | None = None
+        self._handling = handling
+        self._place = place
+        self._once = once
+        self._owner: TransactionOwner | None = None
+        self._found = set[int]()  # the offsets of the records that had a letter
+        self._apart = False
+
+    def send(self, refusals: Refusals, before: int | None = None) -> None:
+        """Writes the queued letters of records before the offset `before`, by default all, in one transaction. They are
+        those of records after all that were sent earlier. One that Kafka does not take is logged.
+
+        Raises ConnectErrors of Kafka, and LettersTakenOverError; then nothing else can be sent. Where the producer may
+        not use the transactional id, all letters are written, at least once.
+        """
+        if not refusals.offsets:
+            return
+        cluster, owner = shared_cluster(self._handling.client), self._fenced()
+        if owner is None:
+            refusals.send_apart(before)
+            return
+        try:
+            if self.search is None:
+                self._search(cluster)
+            refusals.drop(self._found)
+            refusals.send(partial(_write, cluster, self._handling, owner), before)
+        except ProducerFencedError as error:
+            raise LettersTakenOverError(str(error)) from error
+        except BaseException:
+            owner.give_up()
+            raise
+
+    def _fenced(self) -> TransactionOwner | None:
+        """Returns the owner of the transactional id, after it has fenced earlier attempts; None if it may not."""
+        if self._owner is None and not self._apart:
+            owner = TransactionOwner(shared_cluster(self._handling.client), self._once.transactional_id)
+            try:
+                owner.init()
+                self._owner = owner
+            except KafkaAuthorizationError as error:
+                self._apart = True
+                _warnings.log(
+                    _logger, logging.WARNING, "Dead letters may be written twice after a failure: the queue's producer "
+                    "needs WRITE permission on the transactional id %s: %s", self._once.transactional_id, error)
+        return self._owner
+
+    def _search(self, cluster: KafkaCluster) -> None:
+        ends = _ends(cluster, self._handling.queue)
+        self._found = already_written(cluster, self._handling, self._place, self._once.since, ends)
+        self.search = Search(ends, max(self._found, default=-1))
+
+
+class RepeatingSender:
+    """As OnceSender, but a batch that is repeated writes its letters again."""
+
+    search: Search | None = None
+
+    def send(self, refusals: Refusals, before: int | None = None) -> None:
+        """Writes the queued letters and waits until they are acknowledged. Raises ConnectErrors of Kafka."""
+        refusals.send_apart(before)
 
 
 def _write(
-    cluster: KafkaCluster, handling: ErrorHandling, owner: TransactionOwner, queue: str, raw: pa.RecordBatch
-) -> None:
-    """Writes letters in one transaction. If a broker refuses one as too large, others can be written afterwards."""
+    cluster: KafkaCluster, handling: ErrorHandling, owner: TransactionOwner, queue: str, raw: pa.RecordBatch,
+    on_refusal: OnRefusal,
+) -> None:  # fmt: skip
+    """Writes letters in one transaction."""
     options = {**handling.appender, "acks": -1, "in_flight": _IN_FLIGHT}
     appender = Appender(cluster, owner.identity, sequences=owner.sequences, admit=owner.add_partitions, **options)
     try:
-        appender.append(queue, None, raw)
+        appender.append(queue, None, raw, on_refusal=on_refusal)
         appender.flush()
-    except RecordTooLargeError:
-        owner.abort()  # raises an error if another attempt has taken over, which may write the same letters
-        raise
     finally:
         appender.close()
     owner.sequences = appender.sequences

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,10 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.data.columns import HEADERS_TYPE
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
-from spark_tasks.dead_letters.queue import Append, append_letters, write_letters
+from spark_tasks.dead_letters.queue import Append, LetterCounts
 from spark_tasks.errors import message_of, short_trace, shortened
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.failures import Failure, raise_failure
@@ -24,7 +25,8 @@ _logger = logging.getLogger(__name__)
 _MAX_LINES: Final = 1000  # log lines for each split
 _MAX_LINE: Final = 10_000  # characters of an error in such a line, and of the record
 _MAX_HEADER: Final = 100_000  # characters; a letter with a longer one would often be too large for its topic
-_MAX_BYTES: Final = 64 * 1024 * 1024  # of letters in a batch, unless a single one is larger; Arrow has int32 offsets
+_MAX_BYTES: Final = 32 * 1024 * 1024  # of letters that wait; in a batch, too, unless a single one is larger
+_OWN_BYTES: Final = 2_000  # about what a letter needs in memory in addition to its texts and its record's bytes
 
 Header = tuple[str, bytes | None]
 
@@ -42,6 +44,9 @@ class Original:
     offset: int | None = None
     origin: tuple[Header, ...] = ()
 
+
+NO_RECORD: Final = Original("", pa.RecordBatch.from_pylist([], RAW_SCHEMA))
+"""In the place of a record that is not needed (see Refusals)."""
 
 Letter = tuple[Original, list[Header]]
 """The record, and the headers that describe the error."""
@@ -78,6 +83,14 @@ class Refused:
 NONE_REFUSED: Final = Refused()
 
 
+class LettersFullError(Exception):
+    """No more bad records should be looked for at present (see Refusals.full). `row`: the last one that was refused."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)
+        self.row = row
+
+
 class Refusals:
     """The bad records of one split, in the order in which they were found."""
 
@@ -85,18 +98,30 @@ class Refusals:
         self._handling = handling
         process_secrets().add(handling.connector, handling.secrets)  # this process may be another one than the worker's
         self._letters: list[Letter] = []
+        self._size = 0
         self._lines: list[str] = []
         self._count = 0
         self._by_phase: Counter[str] = Counter()
-        self._sent = 0
-        self._lost = 0
+        self._counts = LetterCounts()
 
     @property
     def refused(self) -> Refused:
-        """The report to the worker."""
+        """The report to the worker; with all letters when those that were sent are acknowledged."""
         if not self._count:
             return NONE_REFUSED
-        return Refused(self._count, tuple(self._lines), dict(self._by_phase), self._sent, self._lost)
+        counts = self._counts
+        return Refused(self._count, tuple(self._lines), dict(self._by_phase), counts.written, counts.lost)
+
+    @property
+    def needs_record(self) -> bool:
+        """Whether the next bad record itself is needed, and not only its error."""
+        handling = self._handling
+        return bool(handling.queue) or (handling.log and handling.log_records and len(self._lines) < _MAX_LINES)
+
+    @property
+    def full(self) -> bool:
+        """Whether the queued letters need so much memory that they should be sent before others are added."""
+        return self._size >= _MAX_BYTES
 
     def add(self, failure: Failure, original: Original) -> None:
         """Adds a bad record. If errors.tolerance is `none`, raises ToleranceExceededError after queuing its letter."""
@@ -106,7 +131,9 @@ class Refusals:
         if handling.log and len(self._lines) < _MAX_LINES:
             self._lines.append(log_line(failure, original, handling))
         if handling.queue:
-            self._letters.append((original, context_headers(failure, original, handling)))
+            letter = original, context_headers(failure, original, handling)
+            self._letters.append(letter)
+            self._size += _size(letter)
         if not handling.tolerant:
             raise_failure(failure)
 
@@ -119,19 +146,17 @@ class Refusals:
         """Removes the queued letters of the records at these offsets, which have one already."""
         self._letters = [letter for letter in self._letters if letter[0].offset not in offsets]
 
-    def send(self, append: Append) -> None:
-        """Writes the queued letters in the order of their records' offsets. `append(topic, batch)` writes a batch of
-        RAW_SCHEMA. A letter that is too large for a request is logged instead.
+    def send(self, append: Append, before: int | None = None) -> None:
+        """Writes the queued letters in the order of their records' offsets. One that Kafka does not take, because it
+        is too large for example, is logged instead. `before`: only those of records before this offset.
         """
-        for letters in self._taken():
-            self._written(append_letters(self._handling, letters, append))
+        for letters in self._taken(before):
+            self._counts.append(self._handling, letters, append)
 
-    def send_apart(self) -> None:
-        """Writes the queued letters with a separate producer. A letter that is too large is logged instead,
-        also if only the broker finds it so.
-        """
-        for letters in self._taken():
-            self._written(write_letters(self._handling, letters))
+    def send_apart(self, before: int | None = None) -> None:
+        """As `send`, with a separate producer, and waits until the letters are acknowledged."""
+        for letters in self._taken(before):
+            self._counts.write(self._handling, letters)
 
     def end_source(self) -> None:
         """Before a bad record fails a source's task: logs it, if errors are logged, and writes its letter, outside of
@@ -144,23 +169,26 @@ class Refusals:
         except Exception as error:  # noqa: BLE001 - the task fails with the earlier error
             _logger.warning("Could not write to the dead letter queue: %s", error)
 
-    def _taken(self) -> Iterator[pa.RecordBatch]:
-        letters, self._letters = sorted(self._letters, key=lambda letter: letter[0].offset or 0), []
+    def _taken(self, before: int | None) -> Iterator[pa.RecordBatch]:
+        letters = sorted(self._letters, key=lambda letter: letter[0].offset or 0)
+        count = len(letters) if before is None else bisect_left(letters, before, key=lambda one: one[0].offset or 0)
+        letters, self._letters = letters[:count], letters[count:]
+        self._size = sum(map(_size, self._letters))
         for some in _parts(letters):
             yield _raw(some, self._handling)
 
-    def _written(self, counts: tuple[int, int]) -> None:
-        sent, lost = counts
-        self._sent += sent
-        self._lost += lost
+
+def _size(letter: Letter) -> int:
+    original, context = letter
+    # The columns with bytes one by one: the size of a slice of a batch takes three times as long.
+    own: int = sum(column.nbytes for column in original.raw.columns[2:])
+    return _OWN_BYTES + own + sum(len(value or b"") for _, value in context)
 
 
 def _parts(letters: list[Letter]) -> Iterator[list[Letter]]:
     part, size = list[Letter](), 0
     for letter in letters:
-        original, context = letter
-        # The columns with bytes one by one: the size of a slice of a batch takes three times as long.
-        own = sum(column.nbytes for column in original.raw.columns[2:]) + sum(len(value or b"") for _, value in context)
+        own = _size(letter)
         if part and size + own > _MAX_BYTES:
             yield part
             part, size = [], 0

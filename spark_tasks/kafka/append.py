@@ -17,11 +17,12 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import KafkaRefusedError, KafkaUnavailableError, NoSuchPartitionError
 from spark_tasks.kafka.identity import ProducerIdentity
+from spark_tasks.kafka.pending_batch import AppendListener, OnAppend, OnRefusal, PendingBatch
 from spark_tasks.kafka.records.decode import decode
-from spark_tasks.kafka.records.encode import DEFAULT_BATCH_BYTES, encode, next_sequence
+from spark_tasks.kafka.records.encode import DEFAULT_BATCH_BYTES, earlier_sequence, encode, next_sequence
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.partitioner import Partitioner, rows_by_partition
-from spark_tasks.kafka.sender import AppendCallback, PendingBatch, Sender
+from spark_tasks.kafka.sender import Sender
 
 Array = np.ndarray[Any, Any]
 
@@ -65,8 +66,7 @@ class Appender:
             raise KafkaRefusedError("an idempotent producer needs acks=all and at most 5 requests in flight")
         self._cluster = cluster
         self._identity = identity
-        self.sequences: dict[TopicPartition, int] = dict(sequences or {})
-        """The next sequence number of each partition."""
+        self._sequences: dict[TopicPartition, int] = dict(sequences or {})  # if no record is refused
         self._admit = admit
         self._compression = compression
         self._max_record_bytes = max_request_bytes
@@ -89,9 +89,15 @@ class Appender:
             split=self._split,
         )
 
+    @property
+    def sequences(self) -> dict[TopicPartition, int]:
+        """The next sequence number of each partition. Valid before the first append and after `flush`."""
+        return {where: earlier_sequence(sequence, self._sender.left_out(where))
+                for where, sequence in self._sequences.items()}
+
     def append(
         self, topic: str, partition: int | Array | pa.Array | None, raw: pa.RecordBatch,
-        on_append: Callable[[int, Array, int], None] | None = None,
+        on_append: OnAppend | None = None, on_refusal: OnRefusal | None = None,
     ) -> None:  # fmt: skip
         """Sends the rows of `raw` in order. Returns when all of them are encoded, and the buffer has room for them.
 
@@ -101,6 +107,9 @@ class Appender:
 
         `on_append` is called on the IO thread with a partition, the indexes of rows of `raw` that were appended to it
         consecutively, and the offset of the first of them. After a retry it may not be called, or with offset -1.
+        `on_refusal` is called there with the row and the error of each record that a broker refuses because of what it
+        is: too large for the topic, or without the key that a compacted topic requires, for example. All others are
+        appended. Without it, such a record is an error of the appender.
         """
         now = time.time_ns() // 1_000_000
         placed = self._placed(topic, partition, raw)
@@ -109,7 +118,7 @@ class Appender:
         for number, rows in placed:
             step = max(len(rows) * self._batch_bytes[topic] // max(raw.nbytes * len(rows) // max(len(raw), 1), 1), 1)
             for at in range(0, len(rows), step):
-                self._encode(topic, number, raw, rows[at : at + step], now, on_append)
+                self._encode(topic, number, raw, rows[at : at + step], now, on_append, on_refusal)
 
     def flush(self) -> None:
         """Waits until all records are acknowledged. Raises the first error; after an error no more requests are sent,
@@ -166,10 +175,10 @@ class Appender:
 
     def _encode(
         self, topic: str, partition: int, raw: pa.RecordBatch, rows: Array, now: int,
-        on_append: Callable[[int, Array, int], None] | None,
+        on_append: OnAppend | None, on_refusal: OnRefusal | None,
     ) -> None:  # fmt: skip
         topic_partition = (topic, partition)
-        sequence = self.sequences.get(topic_partition, 0) if self._identity is not None else -1
+        sequence = self._sequences.get(topic_partition, 0) if self._identity is not None else -1
         try:
             encoded = encode(
                 raw,
@@ -188,12 +197,12 @@ class Appender:
         for item in encoded:
             self._number += 1
             batches.append(PendingBatch(topic_partition, item.data, item.count, sequence, (self._number,)))
-            if on_append is not None:
-                batches[-1].on_append = AppendCallback(rows[at : at + item.count], on_append)
+            if on_append is not None or on_refusal is not None:
+                batches[-1].listener = AppendListener(rows[at : at + item.count], on_append, on_refusal)
             at += item.count
             sequence = next_sequence(sequence, item.count)
         if self._identity is not None:
-            self.sequences[topic_partition] = sequence
+            self._sequences[topic_partition] = sequence
         self._wait(self._buffer_bytes)
         with self._changed:
             self._buffered += sum(len(batch.data) for batch in batches)
@@ -233,15 +242,18 @@ class Appender:
             self._error = error
             self._changed.notify_all()
 
-    def _split(self, batch: PendingBatch) -> list[PendingBatch]:
-        """Splits a batch that exceeds the topic's max.message.bytes in two, and makes later batches smaller."""
+    def _split(self, batch: PendingBatch, groups: Sequence[Array]) -> list[PendingBatch]:
+        """Encodes groups of a batch's records anew. If there are several, the batch exceeds the topic's
+        max.message.bytes, and later ones become smaller.
+        """
         topic = batch.where[0]
-        self._batch_bytes[topic] = max(min(self._batch_bytes[topic], len(batch.data) // 2), _MIN_BATCH_BYTES)
+        if len(groups) > 1:
+            self._batch_bytes[topic] = max(min(self._batch_bytes[topic], len(batch.data) // 2), _MIN_BATCH_BYTES)
         records = decode(batch.data, check_crc=False).records
-        halves = []
+        parts = []
         sequence = batch.sequence
-        for place, rows in enumerate(np.array_split(np.arange(batch.count, dtype=np.int64), 2)):
-            (item,) = encode(
+        for place, rows in enumerate(groups):
+            encoded = encode(
                 records,
                 rows=rows,
                 **self._marks(),
@@ -249,14 +261,15 @@ class Appender:
                 compression=self._compression,
                 max_batch_bytes=2**31 - 1,
             )
-            on_append = batch.on_append and replace(batch.on_append, rows=batch.on_append.rows[rows])
+            data = encoded[0].data if encoded else b""  # nothing is left
+            listener = batch.listener and replace(batch.listener, rows=batch.listener.rows[rows])
             number = (*batch.number, place)
-            halves.append(
-                PendingBatch(batch.where, item.data, item.count, sequence, number, batch.since, on_append))
-            sequence = next_sequence(sequence, item.count)
+            parts.append(PendingBatch(batch.where, data, len(rows), sequence, number, batch.since, listener))
+            sequence = next_sequence(sequence, len(rows))
         with self._changed:
-            self._buffered += sum(len(half.data) for half in halves) - len(batch.data)
-        return halves
+            self._buffered += sum(len(part.data) for part in parts) - len(batch.data)
+            self._changed.notify_all()
+        return parts
 
 
 def _delivery_timeout(identity: ProducerIdentity | None) -> float:

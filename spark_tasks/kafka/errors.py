@@ -58,6 +58,12 @@ class NoSuchPartitionError(KafkaRefusedError):
         return cls(f"partition {partition} of topic {topic!r} does not exist; it has partitions 0 to {count - 1}")
 
 
+class RecordRefusedError(KafkaRefusedError):
+    """A broker refuses a record because of what it is, for example one without a key in a compacted topic."""
+
+    java_class = "org.apache.kafka.common.InvalidRecordException"
+
+
 class ProducerFencedError(KafkaRefusedError):
     """There is a newer producer epoch: another task has taken over the transactional id, or the coordinator has aborted
     the transaction. No record of the batch becomes visible.

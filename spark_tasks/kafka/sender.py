@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,14 +25,14 @@ from spark_tasks.kafka.errors import (
     translated,
 )
 from spark_tasks.kafka.identity import ProducerIdentity
+from spark_tasks.kafka.pending_batch import PendingBatch, Rows
+from spark_tasks.kafka.produce_results import RecordsError, error_of_record, results_of
 from spark_tasks.kafka.producer_state import has_appended
-from spark_tasks.kafka.records.encode import next_sequence
-from spark_tasks.kafka.records.errors import RecordTooLargeError
+from spark_tasks.kafka.records.encode import earlier_sequence, next_sequence, sequence_of, with_sequence
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 
 _logger = logging.getLogger(__name__)
 
-_TOO_LARGE: Final = (protocol.MessageSizeTooLargeError, protocol.RecordListTooLargeError)
 _FIRST_WAIT_MS: Final = 10.0
 # Connections to each broker, which handles one request per connection at a time. A partition always uses the same one.
 _CONNECTIONS: Final = 2
@@ -47,34 +47,11 @@ _Step = Callable[..., Awaitable[None] | None]
 
 
 @dataclass(slots=True)
-class PendingBatch:
-    """A record batch that is not acknowledged yet. `where`: its partition; `count`: its records; `sequence`: its first
-    sequence number, -1 without an identity; `number`: orders the batches of a partition; `since`: when it was added
-    (time.monotonic).
-    """
-
-    where: TopicPartition
-    data: bytes | memoryview
-    count: int
-    sequence: int
-    number: tuple[int, ...]
-    since: float = field(default_factory=time.monotonic)
-    on_append: AppendCallback | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AppendCallback:
-    """A function to call when a batch is acknowledged, with its partition, its `rows`, and the offset of the first."""
-
-    rows: np.ndarray[Any, Any]
-    call: Callable[[int, np.ndarray[Any, Any], int], None]
-
-
-@dataclass(slots=True)
 class _PartitionQueue:
     """One partition's batches: waiting to be sent, in flight (`sent`), and `failed`, which are sent again as soon as no
     other is in flight. `pausing`: nothing may be sent during a backoff or a leader lookup. `known`: the leader has
-    acknowledged a batch, so it knows the producer.
+    acknowledged a batch, so it knows the producer. `left_out`: the number of refused records, by which the sequence
+    numbers of all later ones are lower than their sender thinks.
     """
 
     waiting: deque[PendingBatch] = field(default_factory=deque)
@@ -84,6 +61,7 @@ class _PartitionQueue:
     known: bool = False
     retried: tuple[int, ...] = ()  # the largest number of a batch that was sent again
     wait_ms: float = _FIRST_WAIT_MS
+    left_out: int = 0
 
     @property
     def ready(self) -> bool:
@@ -103,7 +81,9 @@ class _PartitionQueue:
 
 class Sender:
     """Sends batches and retries them. The callbacks are called on the IO thread: `done` with each acknowledged batch,
-    `broken` with the first fatal error, and `split` to divide a batch that the broker rejects as too large in two.
+    `broken` with the first fatal error, and `split` to encode groups of a batch's records anew, as a batch each, with
+    consecutive sequence numbers: the halves of one that the broker rejects as too large, or what is left of one without
+    the records that it refuses, which may be nothing.
     """
 
     def __init__(
@@ -117,7 +97,7 @@ class Sender:
         delivery_timeout_ms: float,
         done: Callable[[PendingBatch], None],
         broken: Callable[[ConnectError], None],
-        split: Callable[[PendingBatch], list[PendingBatch]],
+        split: Callable[[PendingBatch, Sequence[Rows]], list[PendingBatch]],
     ) -> None:
         self._cluster = cluster
         self._identity = identity
@@ -140,6 +120,10 @@ class Sender:
         """Sends these batches after all that were added before. Any thread."""
         self._start(batches[0].where if batches else None, self._add, batches)
 
+    def left_out(self, where: TopicPartition) -> int:
+        """Returns how many records of a partition brokers have refused; final when all batches are done."""
+        return self._queues[where].left_out if where in self._queues else 0
+
     def stop(self) -> None:
         """Stops sending without waiting for requests in flight."""
         self._stopped = True
@@ -158,7 +142,9 @@ class Sender:
 
     def _add(self, batches: list[PendingBatch]) -> None:
         for batch in batches:
-            self._queues[batch.where].waiting.append(batch)
+            queue = self._queues[batch.where]
+            batch.sequence = earlier_sequence(batch.sequence, queue.left_out)
+            queue.waiting.append(batch)
         self._pump_soon()
 
     def _pump_soon(self) -> None:
@@ -214,6 +200,8 @@ class Sender:
             if batches and size + len(queue.waiting[0].data) > self._max_request_bytes:
                 continue
             batch = queue.waiting.popleft()
+            if batch.sequence != sequence_of(batch.data):  # a record before it was left out
+                batch.data = with_sequence(batch.data, batch.sequence)
             queue.sent.append(batch)
             batches.append(batch)
             size += len(batch.data)
@@ -227,7 +215,7 @@ class Sender:
         absent: Exception | int = -1  # without acks there is no response
         try:
             response = await self._cluster.io.send(self._request(batches), node, lane=f"produce-{number}")
-            results = _results(response)
+            results = results_of(response)
             if response is not None:
                 absent = protocol.RequestTimedOutError("the response has no result for the partition")
         except (protocol.KafkaError, OSError) as error:
@@ -275,22 +263,44 @@ class Sender:
         if isinstance(result, int | protocol.DuplicateSequenceNumberError):
             queue.wait_ms = _FIRST_WAIT_MS
             queue.known = True
-            if batch.on_append is not None and isinstance(result, int):
-                batch.on_append.call(batch.where[1], batch.on_append.rows, result)
+            listener = batch.listener
+            if listener is not None and listener.appended is not None and isinstance(result, int):
+                listener.appended(batch.where[1], listener.rows, result)
             self._done(batch)
-        elif isinstance(result, _TOO_LARGE):
-            self._cut(queue, batch)
-        elif is_retriable(result) or self._follows_a_failed_batch(queue, batch, result):
+        elif isinstance(result, RecordsError):
+            self._refused(queue, batch, result)
+        elif self._follows_a_failed_batch(queue, batch, result):
+            queue.failed.append(batch)
+        elif is_retriable(result):
             self._retry(queue, batch, result)
         else:
             self._fail(translated(result, f"appending to {batch.where[0]}-{batch.where[1]}", needs=_WRITE))
         self._resume_if_due(queue)
 
-    def _cut(self, queue: _PartitionQueue, batch: PendingBatch) -> None:
-        if batch.count == 1:
-            self._fail(RecordTooLargeError(0, len(batch.data), None, batch.where[0]))
+    def _refused(self, queue: _PartitionQueue, batch: PendingBatch, refusal: RecordsError) -> None:
+        """Sends the batch again in two halves, or without the records that are known to be refused."""
+        bad = refusal.bad or ({0: str(refusal)} if batch.count == 1 else {})
+        on_refusal = None if batch.listener is None else batch.listener.refused
+        if not bad and (on_refusal is not None or refusal.too_large):
+            queue.failed += self._split(batch, np.array_split(np.arange(batch.count), 2))
+        elif batch.listener is None or on_refusal is None:
+            self._fail(error_of_record(batch, refusal, 0, str(refusal)))
         else:
-            queue.failed += self._split(batch)
+            for row, why in bad.items():
+                number = int(batch.listener.rows[row])
+                on_refusal(number, error_of_record(batch, refusal, number, why))
+            self._leave_out(queue, batch, list(bad))
+        queue.wait_ms = 0.0  # the broker has answered
+
+    def _leave_out(self, queue: _PartitionQueue, batch: PendingBatch, rows: Sequence[int]) -> None:
+        """Sends the batch again without these records, and all later ones of its partition with the sequence numbers
+        that are next then. Those in flight come back as out of order.
+        """
+        queue.left_out += len(rows)
+        for later in (*queue.waiting, *queue.failed, *queue.sent):
+            if later.number > batch.number:
+                later.sequence = earlier_sequence(later.sequence, len(rows))
+        queue.failed += self._split(batch, [np.delete(np.arange(batch.count), rows)])
 
     @staticmethod
     def _follows_a_failed_batch(queue: _PartitionQueue, batch: PendingBatch, error: Exception) -> bool:
@@ -310,6 +320,7 @@ class Sender:
             return
         if _may_have_moved(error):
             self._cluster.forget_leaders(batch.where[0])
+        queue.wait_ms = max(queue.wait_ms, _FIRST_WAIT_MS)
         queue.failed.append(batch)
 
     def _resume_if_due(self, queue: _PartitionQueue) -> None:
@@ -322,7 +333,8 @@ class Sender:
         await self._cluster.io.sleep(queue.wait_ms)
         queue.wait_ms = doubled(queue.wait_ms, 1, _LARGEST_WAIT_MS)
         queue.retried = max(queue.retried, *(batch.number for batch in queue.failed))
-        queue.waiting.extendleft(sorted(queue.failed, key=lambda batch: batch.number, reverse=True))
+        again = (batch for batch in queue.failed if batch.count)
+        queue.waiting.extendleft(sorted(again, key=lambda batch: batch.number, reverse=True))
         queue.failed.clear()
         queue.pausing = False
         self._pump_soon()
@@ -342,15 +354,3 @@ def _may_have_moved(error: Exception) -> bool:
     if isinstance(error, protocol.RequestTimedOutError) or not isinstance(error, protocol.BrokerResponseError):
         return True
     return bool(error.invalid_metadata)
-
-
-def _results(response: Any) -> dict[TopicPartition, Exception | int]:
-    """Returns for each partition its error or the offset of the batch's first record. Empty for acks=0."""
-    found: dict[TopicPartition, Exception | int] = {}
-    for topic in response.responses if response is not None else ():
-        for item in topic.partition_responses:
-            error = protocol.for_code(item.error_code)
-            failed = error is not protocol.NoError
-            found[topic.name, item.index] = (
-                error(item.error_message or f"{topic.name}-{item.index}") if failed else item.base_offset)
-    return found

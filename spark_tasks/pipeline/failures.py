@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -143,6 +144,7 @@ class StageFailedError(FailedPartError):
     ) -> None:
         super().__init__(row, error, guesses)
         self.kind, self.class_name, self.error, self.words = kind, class_name, reason_of(error), words
+        _free_locals(error)
         self.bad = bad_rows(error)
 
     def move(self, place: Callable[[int], int] | None) -> None:
@@ -159,6 +161,14 @@ class StageFailedError(FailedPartError):
         words = self.words.replace(" {}", f" {where}" if where else "")
         reason = message_of(self.error) or class_of(self.error)
         return Failure(self.kind, self.class_name, self.error, f"{words}: {reason}", row)
+
+
+def _free_locals(error: Exception) -> None:
+    """Empties the frames in the error's traceback. A search keeps the errors of a batch until its end, and each would
+    keep the records of its attempt.
+    """
+    for cause in _with_causes(error):
+        traceback.clear_frames(cause.__traceback__)
 
 
 def combined(failures: Sequence[StageFailedError]) -> StageFailedError:

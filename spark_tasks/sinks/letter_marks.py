@@ -94,7 +94,7 @@ class LetterMarks:
         self, partition: TopicPartition, position: int, written_to: int | None, search: Search | None
     ) -> None:
         """The sink has committed a batch that ended before `position`. `written_to`: the offset after its last record
-        in the sink, None if that is unknown or there is none. `search`: from `send_once`.
+        in the sink, None if that is unknown or there is none. `search`: from OnceSender.
         """
         mark = self._marks.get(partition)
         if mark is None:

@@ -66,6 +66,8 @@ class ReplaySplit:
                 rows = tally.choose(letters, letters.whole() & letters.are_of(job.errors.connector))
                 if len(rows) and not part.order.dry_run:
                     messages.extend(self._put(job, letters, rows, refusals))  # also those before an error
+                if refusals.full:
+                    refusals.send_apart()
                 if tally.full:
                     break
             refusals.send_apart()

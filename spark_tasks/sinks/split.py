@@ -8,7 +8,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from spark_tasks.data.columns import in_order, size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_once import LettersOnce, Search, send_once
-from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.dead_letters.letters_once import LettersOnce, OnceSender, RepeatingSender, Search
+from spark_tasks.dead_letters.refusals import NONE_REFUSED, LettersFullError, Original, Refusals, Refused
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, UnknownTopicError
@@ -77,7 +77,7 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
     the start of the next batch. `size`: in bytes.
 
     If `out_of_range` is set (the log's start and end), the range is not in the log and no record was read. If `failure`
-    is set, the split has failed and only `refused` (the bad records) is used. `search`: see `send_once`. `written_to`:
+    is set, the split has failed and only `refused` (the bad records) is used. `search`: see OnceSender. `written_to`:
     only with `letters`, the offset after the last record that the sink was given; None if it has refused that one.
     `blocked`: the seconds for which other tasks waited for it, only of long ones in a SharedSplit. `out_of_reach`: the
     split has failed because no leader of the partition gave it a record.
@@ -166,35 +166,33 @@ class SinkSplit(NamedTuple):
     def _run(self, watch: Stopwatch, plugins: PluginMetrics, converted: ConvertedRange | None) -> SinkResult:
         begun = time.perf_counter()
         job = unpacked(self.job)
-        refusals = Refusals(job.errors)
-        reading = _Reading(self, job, refusals, converted, _FIRST_TIMEOUT_MS)
+        letters = self._letter_sender(job)
+        reading = _Reading(self, job, letters, converted, _FIRST_TIMEOUT_MS)
         try:
             first = next(reading, None)
         except OffsetOutOfRangeError as error:
             return SinkResult(self.topic, self.partition, self.start, out_of_range=(error.log_start, error.log_end))
         except (KafkaUnavailableError, UnknownTopicError) as error:
-            return self._failed(error, refusals)._replace(out_of_reach=not reading.records)
+            return self._failed(error, reading)._replace(out_of_reach=not reading.records)
         except Exception as error:  # noqa: BLE001 - converters and transforms are plugin code
-            return self._failed(error, refusals)
+            return self._failed(error, reading)
         messages: Sequence[Any] = ()
         try:
             if first is not None:
                 with phase("write"):
                     reading, messages = self._put(job, reading, first)
-            # Asked before the letters are sent, which name the refused records; without `letters` nobody uses it.
-            written_to = None if self.letters is None else reading.written_to
-            search = self._send_letters(job, reading.refusals)
+            letters.send(reading.refusals)
         except OffsetOutOfRangeError as error:  # the beginning was there when it was first read
-            return self._failed(RangeLostError(str(error)), reading.refusals)
+            return self._failed(RangeLostError(str(error)), reading)
         except Exception as error:  # noqa: BLE001 - plugin code
-            return self._failed(error, reading.refusals)
+            return self._failed(error, reading)
         return SinkResult(
             self.topic, self.partition, reading.position, reading.records, reading.size,
             time.perf_counter() - begun, tuple(messages) or (None,), refused=reading.refusals.refused,
             figures=SplitFigures(
                 reading.records, reading.size, reading.written, reading.written_bytes, watch.seconds, plugins.counted()
             ),
-            search=search, written_to=written_to,
+            search=letters.search, written_to=None if self.letters is None else reading.written_to,
         )
 
     def _put(self, job: SinkJob, reading: _Reading, first: pa.RecordBatch) -> tuple[_Reading, Sequence[Any]]:
@@ -214,7 +212,7 @@ class SinkSplit(NamedTuple):
                     raise
                 raise_if_outage(error)
                 raised = error
-                reading = _Reading(self, job, Refusals(job.errors))
+                reading = reading.again()
                 batches = reading
             else:
                 reading.refuse_puts(reports)
@@ -225,35 +223,37 @@ class SinkSplit(NamedTuple):
         reading.refuse_puts(reports)
         return reading, messages
 
-    def _send_letters(self, job: SinkJob, refusals: Refusals) -> Search | None:
-        if self.letters is not None:
-            return send_once(refusals, job.errors, (self.topic, self.partition), self.letters)
-        refusals.send_apart()
-        return None
+    def _letter_sender(self, job: SinkJob) -> OnceSender | RepeatingSender:
+        if self.letters is None:
+            return RepeatingSender()
+        return OnceSender(job.errors, (self.topic, self.partition), self.letters)
 
-    def _failed(self, error: Exception, refusals: Refusals) -> SinkResult:
+    def _failed(self, error: Exception, reading: _Reading) -> SinkResult:
         """Returns the result of a failed split. With errors.tolerance=none, the bad record that fails the task gets its
         dead letter first, as in Kafka Connect.
         """
         try:
             if isinstance(error, ToleranceExceededError):
-                self._send_letters(unpacked(self.job), refusals)
+                reading.letters.send(reading.refusals)
         except Exception as problem:  # noqa: BLE001 - the first error is the one to report
             _logger.warning("Could not write a dead letter for %s: %s", error, problem)
         failure = failed_outcome(error)
-        return SinkResult(self.topic, self.partition, self.start, failure=failure, refused=refusals.refused)
+        return SinkResult(self.topic, self.partition, self.start, failure=failure, refused=reading.refusals.refused)
 
 
 class _Reading(Iterator[pa.RecordBatch]):
-    """Iterates over the split's Connect batches that are not empty. Counts the records and collects the bad ones."""
+    """Iterates over the split's Connect batches that are not empty. Counts the records and collects the bad ones; if
+    their letters become large, it ends before the end of the range.
+    """
 
     def __init__(
-        self, split: SinkSplit, job: SinkJob, refusals: Refusals, converted: ConvertedRange | None = None,
-        first_timeout_ms: float | None = None,
+        self, split: SinkSplit, job: SinkJob, letters: OnceSender | RepeatingSender,
+        converted: ConvertedRange | None = None, first_timeout_ms: float | None = None,
     ) -> None:
         self._split = split
         self._job = job
-        self.refusals = refusals
+        self.letters = letters
+        self.refusals = Refusals(job.errors)
         self.position = split.start
         self.records = 0
         self.size = 0
@@ -262,9 +262,14 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.written_bytes = 0
         self._first_timeout_ms = first_timeout_ms
         self._last: int | None = None  # the offset of the last record that was yielded
+        self._has_last = True  # the sink
         self._damaged = False
         self._until = time.perf_counter() + BUDGET_FACTOR * max(split.expected_seconds, 1.0)
         self._batches = self._read() if converted is None else self._take(converted)
+
+    def again(self) -> _Reading:
+        """Returns a new reading of the same range, which was read from Kafka."""
+        return _Reading(self._split, self._job, self.letters)
 
     def _take(self, converted: ConvertedRange) -> Iterator[pa.RecordBatch]:
         self.records, self.size = converted.records, converted.size
@@ -276,7 +281,7 @@ class _Reading(Iterator[pa.RecordBatch]):
     @property
     def written_to(self) -> int | None:
         """The offset after the last record that was yielded; None if there was none, or if it was refused."""
-        return None if self._last is None or self._last in self.refusals.offsets else self._last + 1
+        return self._last + 1 if self._last is not None and self._has_last else None
 
     def __next__(self) -> pa.RecordBatch:
         try:
@@ -288,9 +293,9 @@ class _Reading(Iterator[pa.RecordBatch]):
             raise
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        split, convert = self._split, self._job.pipeline.to_connect_by_schema
-        for raw in self._raw(split.start, split.end):
-            batches = convert(split.topic, split.partition, raw, partial(self._refuse, raw))
+        split = self._split
+        for found in self._raw(split.start, split.end):
+            raw, batches = self._converted(found)
             self.written_bytes += sum(map(size_of, batches))
             for connect in in_order(batches):
                 if len(connect):
@@ -300,10 +305,31 @@ class _Reading(Iterator[pa.RecordBatch]):
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
             self.records += len(raw)
             self.size += size_of(raw)
-            if self.size >= self._job.max_bytes or time.perf_counter() > self._until:
+            if self.size >= self._job.max_bytes or self.refusals.full or time.perf_counter() > self._until:
                 return
         if not self._damaged:
             self.position = split.end  # the last offsets may hold no record
+
+    def _converted(self, raw: pa.RecordBatch) -> tuple[pa.RecordBatch, list[pa.RecordBatch]]:
+        """Returns `raw` and its converted records; only the beginning if the letters of all would be too large."""
+        split, convert = self._split, self._job.pipeline.to_connect_by_schema
+        refused = set[int]()
+
+        def refuse(failure: Failure) -> None:
+            if failure.row not in refused:
+                refused.add(failure.row)
+                self._refuse(raw, failure)
+
+        def refuse_until_full(failure: Failure) -> None:
+            refuse(failure)
+            if self.refusals.full:
+                raise LettersFullError(failure.row)
+
+        try:
+            return raw, convert(split.topic, split.partition, raw, refuse_until_full)
+        except LettersFullError as full:
+            raw = raw.slice(0, full.row + 1)
+            return raw, convert(split.topic, split.partition, raw, refuse)
 
     def _raw(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         split, cluster = self._split, shared_cluster(self._job.client)
@@ -331,17 +357,21 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.refuse_puts([(offset, error)])
 
     def refuse_puts(self, reports: Reports) -> None:
-        """Refuses the records that the writer has reported. They are read again, because a dead letter has the record
-        as it is in Kafka. Raises RangeLostError if one is not there anymore, so that it cannot have a letter.
+        """Refuses the records that the writer has reported, when it has written the others. They are read again,
+        because a dead letter has the record as it is in Kafka. Raises RangeLostError if one is not there anymore, so
+        that it cannot have a letter, and errors of sending letters, whose memory may be needed for others.
         """
         split, left = self._split, dict(reports)
         if not left:
             return
+        self._has_last = self._last not in left
         for raw in self._raw(min(left), max(left) + 1):
             offsets = raw.column("offset").to_pylist()
             for row in (row for row, offset in enumerate(offsets) if offset in left):
                 where = f"{split.topic}-{split.partition}, offset {offsets[row]}"
                 self._refuse(raw, replace(put_failure(left.pop(offsets[row]), where), row=row))
+                if self.refusals.full:
+                    self.letters.send(self.refusals, before=offsets[row] + 1)
         if left:
             raise RangeLostError(f"records of {split.topic}-{split.partition} that the writer has reported are no "
                                  f"longer in the log: offsets {sorted(left)[:10]}")

@@ -21,6 +21,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceWriter
 from typing_extensions import override
 
+from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.dead_letters.replays import Replays
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import ended
@@ -78,7 +79,7 @@ class SinkTask(TaskRunner):
         # max.poll.records, which limits a put in Kafka Connect, limits a split here, but only if it is set.
         self._size = SplitSize.at_most(settings.max_poll_records or MAX_SPLIT_RECORDS)
         self._errors = settings.errors
-        self._prepared = False
+        self._queue = QueueTopic(settings.errors)
         limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)
         self._metrics = context.metrics
         self._metrics.kind = "sink"
@@ -167,9 +168,7 @@ class SinkTask(TaskRunner):
             return self._retry_state.later(error)
 
     def _next_batch(self) -> Progress:
-        if not self._prepared:
-            self._errors.prepare()
-            self._prepared = True
+        self._queue.prepare()
         consumer = self._member
         if not consumer.poll(JOIN_WAIT_MS, self._commit_offsets):
             return Progress(idle_ms=JOIN_IDLE_MS)
@@ -364,6 +363,7 @@ class SinkTask(TaskRunner):
         with suppress(ConnectError):  # offsets of earlier batches; the batch's own error is the one to report
             self._commit_offsets()
         self._positions.doubt()
+        self._queue.doubt(error)
         return self._retry_state.later(error)
 
     def _abort(self, done: Sequence[SinkResult | ReplayResult]) -> None:

@@ -17,10 +17,10 @@ from typing_extensions import override
 from spark_tasks.errors import RetriableError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.identity import ProducerIdentity
-from spark_tasks.plugins.api import TransactionSignal
+from spark_tasks.plugins.api import SourceOffset, SourcePartition, TransactionSignal
 from spark_tasks.process.suspension import process_pulse
 from spark_tasks.sources.boundaries import Boundary
-from spark_tasks.sources.stream_offsets import Changed, SourceOffsets
+from spark_tasks.sources.stream_offsets import Changed, SourceOffsets, partition_key
 from spark_tasks.task import OffsetStore
 
 MAX_LANES = 32
@@ -80,6 +80,12 @@ class Delivery(Protocol):
         """
 
     @property
+    def owes(self) -> bool:
+        """Whether offsets of acknowledged records could not be written by `commit`: `settle` tries again, so that the
+        records need not be repeated. Always False with transactions, which are aborted with their records.
+        """
+
+    @property
     def due_ms(self) -> float | None:
         """Milliseconds until `settle` has a transaction to commit; None if there is none."""
 
@@ -110,8 +116,9 @@ class Delivery(Protocol):
 
 
 class AtLeastOnce(Delivery):
-    """At-least-once delivery with idempotent lanes. Offsets are written when all records are acknowledged. After a
-    failure the batch is repeated from the last offsets, with new producer identities.
+    """At-least-once delivery with idempotent lanes. Offsets are written when all records are acknowledged; those that
+    cannot be written are kept, as in Kafka Connect, until they can. After any other failure the batch is repeated from
+    the last offsets, with new producer identities.
     """
 
     max_lanes = MAX_LANES
@@ -130,6 +137,12 @@ class AtLeastOnce(Delivery):
         self._idempotent = idempotent
         self._lanes: list[Lane] = []
         self._changed = Changed()
+        self._owed: dict[str, tuple[SourcePartition, SourceOffset | None]] = {}
+
+    @property
+    @override
+    def owes(self) -> bool:
+        return bool(self._owed) and not self.suspended
 
     @property
     @override
@@ -159,24 +172,35 @@ class AtLeastOnce(Delivery):
 
     @override
     def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
-        changed = self._changed.of(offsets)
-        if changed:
-            self._offsets.write(changed)
-            self._changed.note(changed)
+        self._owed |= {partition_key(partition): (partition, offset) for partition, offset in offsets}
+        self._write()
         return True
 
     @override
     def settle(self, *, finish: bool) -> bool:
-        """Does nothing, as `commit` has already committed everything."""
-        return False
+        """Writes what `commit` could not write."""
+        if not self._owed:
+            return False
+        self.check()
+        self._write()
+        return True
+
+    def _write(self) -> None:
+        changed = self._changed.of(list(self._owed.values()))
+        if changed:
+            self._offsets.write(changed)
+            self._changed.note(changed)
+        self._owed.clear()
 
     @override
     def abort(self) -> None:
         self._lanes.clear()
+        self._owed.clear()
         self._changed = Changed()  # a write that failed may have arrived
 
     @override
     def recover(self) -> None:
+        self._owed.clear()
         self._recovered_at = time.monotonic()  # the next lanes are new ones
 
     @override

@@ -65,7 +65,7 @@ class JavaSourceSplit:
             except ToleranceExceededError:
                 refusals.end_source()
                 raise
-            refusals.send(lambda topic, letter: letters.append((topic, letter)))
+            refusals.send(lambda topic, letter, _: letters.append((topic, letter)))
             size = sum(one.nbytes for _, _, one in batches)
             figures = SplitFigures(len(raw), raw.nbytes, sum(len(one) for _, _, one in batches), size, watch.seconds,
                                    plugins.counted())

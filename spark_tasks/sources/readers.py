@@ -10,6 +10,8 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
+from spark_tasks.sources.delivery import Delivery
+from spark_tasks.sources.split import SourceSplit
 from spark_tasks.sources.stream_offsets import StreamOffset, plain
 from spark_tasks.tasks.data_sources import pickled, schema_of, stream_reader_of
 from spark_tasks.tasks.pace import SplitSize
@@ -76,6 +78,17 @@ def _limited(default: ReadLimit, size: SplitSize) -> ReadLimit:
     if isinstance(default, ReadMaxRows):
         return ReadMaxRows(min(default.max_rows, size.records if size.record_bytes else _FIRST_ROWS))
     return default if not isinstance(default, ReadAllAvailable) else ReadAllAvailable()
+
+
+def splits_of(plan: BatchPlan, job: bytes, delivery: Delivery, seconds: float) -> list[SourceSplit]:
+    """Returns the splits of a batch, one for each lane. `job`: a pickled SourceJob; `seconds`: see SourceSplit."""
+    if plan.start is not None:
+        (lane,) = delivery.lanes(1)
+        return [SourceSplit(job, lane, start=plan.start)]
+    by_lane = distribute(plan.partitions, delivery.max_lanes) if plan.partitions else []
+    lanes = delivery.lanes(len(by_lane))
+    return [SourceSplit(job, lane, partitions, expected_seconds=seconds, numbers=(first, len(lanes)))
+            for first, (lane, partitions) in enumerate(zip(lanes, by_lane, strict=True))]
 
 
 def distribute(partitions: Sequence[bytes], lanes: int) -> list[tuple[bytes, ...]]:

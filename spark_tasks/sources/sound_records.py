@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
+from spark_tasks.data.columns import size_of
 from spark_tasks.dead_letters.refusals import Original, Refusals
 from spark_tasks.dead_letters.source_records import produced_header
+from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.append import Appender, partitions_given
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.errors import InvalidTopicError, NoSuchPartitionError
+from spark_tasks.kafka.pending_batch import OnAppend, Rows
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.too_large import sizes_of, too_large
 from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.pipeline.failures import SOURCE_TASK, FailedStage, Failure
 
-Rows = np.ndarray[Any, Any]
-OnAppend = Callable[[int, Rows, int], None]
+OnLost = Callable[[Rows], None]
 
 
 class SoundAppender:
     """Appends the records of a source that can be appended.
 
     `limit`: the producer's max.request.size. `use(topic)` is called before records are appended to the topic. The
-    others are added to `refusals`, without what makes one too large. None for errors.tolerance=none: whoever finds
-    such a record raises its error.
+    others are added to `refusals`, without what makes one too large for the producer; those that only a broker refuses
+    by `collect`. None for errors.tolerance=none: whoever finds such a record raises its error.
     """
 
     def __init__(
@@ -39,12 +42,15 @@ class SoundAppender:
         self._limit = limit
         self._use = use
         self._refusals = refusals
+        self._refused: deque[tuple[Failure, Original, float]] = deque()  # by brokers; added on the IO thread
 
     def append(
-        self, topic: str, partitions: pa.Array | Rows | None, raw: pa.RecordBatch, on_append: OnAppend | None = None
-    ) -> tuple[pa.RecordBatch, Rows]:
+        self, topic: str, partitions: pa.Array | Rows | None, raw: pa.RecordBatch, on_append: OnAppend | None = None,
+        on_lost: OnLost | None = None,
+    ) -> tuple[pa.RecordBatch, Rows]:  # fmt: skip
         """Returns the records that are appended, and their rows in `raw`. `partitions`, `raw`, `on_append`: see
-        Appender.append. Raises the errors of that and of `use`.
+        Appender.append. `on_lost` is called on the IO thread with rows that a broker refuses. Raises the errors of
+        Appender.append and of `use`.
         """
         refusals = self._refusals
         rows = np.arange(len(raw))
@@ -71,11 +77,35 @@ class SoundAppender:
                         topic, raw.slice(row, 1), origin=produced_header(int(given[row]))))
                 kept = np.delete(np.arange(len(raw)), [row for row, _ in lost])
                 raw, partitions = _taken(kept, raw, partitions)
-                rows = rows[kept]
+                rows, given = rows[kept], given[kept]
         if len(raw):
-            self._appender.append(topic, partitions, raw, on_append and (
-                lambda partition, some, offset: on_append(partition, rows[some], offset)))
+            landed = on_append and (lambda partition, some, offset: on_append(partition, rows[some], offset))
+            refused = None if refusals is None else partial(self._note, topic, given, raw, rows, on_lost)
+            self._appender.append(topic, partitions, raw, landed, refused)
         return raw, rows
+
+    def _note(
+        self, topic: str, given: Rows | None, raw: pa.RecordBatch, rows: Rows, on_lost: OnLost | None, row: int,
+        error: ConnectError,
+    ) -> None:  # fmt: skip
+        """An OnRefusal for the records of one call. A copy of the record is kept, not its batch."""
+        origin = produced_header(-1 if given is None else int(given[row]))
+        original = Original(topic, raw.take(pa.array([row])), origin=origin)
+        self._refused.append((_failure(row, error), original, size_of(raw) / len(raw)))
+        if on_lost is not None:
+            on_lost(rows[[row]])
+
+    def collect(self) -> tuple[int, int]:
+        """Adds the records that brokers have refused since the last call to `refusals`. Returns their number and about
+        their bytes, which `append` has returned as appended. Call it now and then, and after a flush, which the letters
+        have to follow.
+        """
+        count, size = 0, 0.0
+        while self._refused and self._refusals is not None:
+            failure, original, share = self._refused.popleft()
+            count, size = count + 1, size + share
+            self._refusals.add(failure, original)
+        return count, int(size)
 
 
 def _failure(row: int, error: Exception) -> Failure:

@@ -19,11 +19,12 @@ from pyspark.sql.types import StructType
 
 from spark_tasks.data.columns import size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.dead_letters.refusals import NO_RECORD, NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.dead_letters.source_records import record_header
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.pending_batch import OnRefusal
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.topic_creation import TopicCreation
 from spark_tasks.kafka.transactions import TransactionMember
@@ -160,7 +161,6 @@ class RecordWriter:
         self.records = 0
         self.size = 0
         self.topics: dict[str, None] = {}
-        self.flush = self._appender.flush
         self.close = self._appender.close
 
     @property
@@ -184,13 +184,29 @@ class RecordWriter:
         except ToleranceExceededError:
             self.refusals.end_source()
             raise
-        self.refusals.send(self._append_letters)  # with the other records: in their transaction, if any
+        self._send_letters()
 
     def write_produced(self, topic: str, partitions: pa.Array, raw: pa.RecordBatch) -> None:
         """Appends records that the pipeline has already transformed and converted."""
         with phase("write"):
             self._append(topic, partitions, raw)
+        self._send_letters()
+
+    def flush(self) -> None:
+        """Waits until all records and letters are acknowledged. Raises the first error."""
+        self._appender.flush()
+        if self._send_letters():
+            self._appender.flush()
+
+    def _send_letters(self) -> bool:
+        """Appends the letters with the other records: in their transaction, if any. Returns whether brokers have
+        refused records since the last call.
+        """
+        count, size = self._sound.collect()
+        self.records -= count
+        self.size -= size
         self.refusals.send(self._append_letters)
+        return count > 0
 
     def _append(self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch) -> None:
         appended, _ = self._sound.append(topic, partitions, raw)
@@ -203,13 +219,18 @@ class RecordWriter:
                 self._job.creation.ensure(self._cluster, topic)
             self.topics[topic] = None
 
-    def _append_letters(self, topic: str, raw: pa.RecordBatch) -> None:
-        self._appender.append(topic, None, raw)
+    def _append_letters(self, topic: str, raw: pa.RecordBatch, on_refusal: OnRefusal) -> None:
+        self._appender.append(topic, None, raw, on_refusal=on_refusal)
 
     def _refuse(self, batch: pa.RecordBatch, failure: Failure) -> None:
+        if not self.refusals.needs_record:  # to convert it takes most of the time of a bad record
+            self.refusals.add(failure, NO_RECORD)
+            return
         topic, _, raw = self._job.pipeline.original(batch, failure.row)
         origin = record_header(batch, failure.row, self._limit // 2 - raw.nbytes) if self._job.errors.replayable else ()
         self.refusals.add(failure, Original(topic, raw, origin=origin))
+        if self.refusals.full:
+            self.refusals.send(self._append_letters)
 
 
 def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -2,8 +2,8 @@
 
 The steps of a batch: the reader plans it from the end of the last one -> one split per lane -> executors read, convert
 and append -> all records are acknowledged -> the delivery commits the offsets -> the reader's `commit`. The next batch
-runs while the offsets of the last one are written. After a failure the task continues from the last committed offsets,
-with new lanes.
+runs while the offsets of the last one are written. If that fails, only the offsets are written again; after any other
+failure the task continues from the last committed offsets, with new lanes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.dead_letters.replay_progress import is_progress
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import ended
@@ -30,7 +31,7 @@ from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.plugins.api import SourceConnector
 from spark_tasks.sources.boundaries import signal_of
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery
-from spark_tasks.sources.readers import BatchPlan, StreamReader, distribute
+from spark_tasks.sources.readers import BatchPlan, StreamReader, splits_of
 from spark_tasks.sources.replay_split import SourceReplaySplit
 from spark_tasks.sources.replays import SourceReplays
 from spark_tasks.sources.settings import SourceSettings
@@ -82,7 +83,7 @@ class SourceTask(TaskRunner):
         self._metrics.kind = "source"
         self._replays = SourceReplays(self._errors, self._metrics, cluster, context.offsets, self._delivery)
         self._retry_state = RetryState(context.id, self._metrics, limits)
-        self._prepared = False
+        self._queue = QueueTopic(settings.errors)
         self._idling = Idling()
         self._idle_tasks = idle or IdleTasks()
         self._paused = False
@@ -145,6 +146,8 @@ class SourceTask(TaskRunner):
     def _run_once(self) -> Progress:
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
+        if self._delivery.owes:
+            return self._retry_state.pause() or self._write_owed()
         if self._batch is not None:
             return self._collect(self._waiting.max_wait_s(self._batch.future))
         if self._paused:
@@ -170,26 +173,14 @@ class SourceTask(TaskRunner):
 
     def _submit(self) -> bool:
         """Plans and submits the next batch. Returns False if there are no new records."""
-        if not self._prepared:
-            self._errors.prepare()
-            self._prepared = True
+        self._queue.prepare()
         start = self._position if self._position is not None else self._load_offsets()
         begun = time.perf_counter()
         with phase("plan"):
             plan = self._reading.plan(start, self._size, idle=self._idling != Idling())
         if plan is None:
             return False
-        if plan.start is not None:
-            (lane,) = self._delivery.lanes(1)
-            splits = [SourceSplit(self._current_job(), lane, start=plan.start)]
-        else:
-            by_lane = distribute(plan.partitions, self._delivery.max_lanes) if plan.partitions else []
-            job, seconds = self._current_job(), self._size.seconds(self._size.records)
-            lanes = self._delivery.lanes(len(by_lane))
-            splits = [
-                SourceSplit(job, lane, partitions, expected_seconds=seconds, numbers=(first, len(lanes)))
-                for first, (lane, partitions) in enumerate(zip(lanes, by_lane, strict=True))
-            ]
+        splits = splits_of(plan, self._current_job(), self._delivery, self._size.seconds(self._size.records))
         self._metrics.add_phase("plan", time.perf_counter() - begun)
         self._begin(plan, splits)
         return True
@@ -224,6 +215,14 @@ class SourceTask(TaskRunner):
         self._idling = self._idling.next(self._idle_tasks.shared_pause_ms)
         due_ms = self._delivery.due_ms
         return Progress(idle_ms=pause if due_ms is None else max(1, min(pause, int(due_ms))))
+
+    def _write_owed(self) -> Progress:
+        try:
+            self._settle(finish=False)
+        except Exception as error:  # noqa: BLE001 - plugin code
+            return self._failed(error)
+        self._retry_state.succeeded()
+        return Progress()
 
     def _settle(self, *, finish: bool) -> bool:
         begun = time.perf_counter()
@@ -310,9 +309,12 @@ class SourceTask(TaskRunner):
             self._context.topic_used(topic)
 
     def _failed(self, error: Exception) -> Progress:
-        """Prepares the repetition of all records since the committed offsets after a retriable error. Raises other
-        errors, which fail the task.
+        """Prepares the repetition of all records since the committed offsets after a retriable error; only of the
+        offsets if just these could not be written. Raises other errors, which fail the task.
         """
+        if self._delivery.owes and isinstance(error, RetriableError) and not self._cancelled:
+            return self._retry_state.later(error)
+        self._queue.doubt(error)
         batch, self._batch = self._batch, None
         if batch is not None:  # it must not append while it is repeated
             with suppress(Exception):  # it is repeated in any case

@@ -41,6 +41,7 @@ class Transactional(Delivery):
     max_lanes = 1
     overlaps = False
     suspended = False
+    owes = False
 
     def __init__(
         self, cluster: KafkaCluster, offsets: OffsetStore, guard: StartGuard, settings: TransactionSettings

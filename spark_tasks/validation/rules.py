@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from spark_tasks.config.auto_tasks import AUTO, AUTO_MAX, MAX
-from spark_tasks.config.definition import ConfigValue, Type, parse_type
+from spark_tasks.config.connector_keys import SINK
+from spark_tasks.config.definition import ConfigDef, ConfigValue, Type, parse_type
 from spark_tasks.config.types import invalid, shown
+from spark_tasks.errors import ConfigError
 from spark_tasks.java.bounded_match import TOO_SLOW, matches
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_properties import consumer_group
+from spark_tasks.kafka.errors import InvalidTopicError
+from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.validation.common_keys import Subject
 
 if TYPE_CHECKING:
@@ -19,11 +23,16 @@ if TYPE_CHECKING:
 
 Values = dict[str, ConfigValue]
 
+_QUEUE_PREFIX: Final = "errors.deadletterqueue."
+QUEUE: Final = f"{_QUEUE_PREFIX}topic.name"
+_INTERNAL: Final = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
+
 
 def check_sink(subject: Subject, values: Values) -> None:
     """Checks topics, the dead letter queue and the consumer group."""
     _check_topics(subject, values)
     _check_dead_letters(subject, values)
+    _check_queue(subject, values)
     _check_group(subject, values)
 
 
@@ -82,8 +91,36 @@ def _check_topics(subject: Subject, values: Values) -> None:
         values["topics.regex"].errors.append(message)
 
 
+def _check_queue(subject: Subject, values: Values) -> None:
+    """Checks what Kafka Connect does not: its tasks would fail, or the letters would get among the cluster's data."""
+    topic = _text(subject, QUEUE)
+    why = None
+    if topic and not is_valid_topic(topic):
+        why = str(InvalidTopicError.of(topic))
+    elif topic and topic in {_worker_topic(subject, key) for key in _INTERNAL}:
+        why = "this Connect cluster stores its own data in this topic; use another one"
+    if why:
+        value = values.setdefault(QUEUE, ConfigValue(QUEUE, topic))
+        value.errors.append(str(invalid(QUEUE, topic, why)))
+
+
+def _worker_topic(subject: Subject, key: str) -> str:
+    return (subject.worker.get(key) or "").strip()
+
+
+def _check_queue_of_source(subject: Subject, values: Values) -> None:
+    """Checks the keys that only sinks have in Kafka Connect; they are listed only if they are wrong."""
+    for key in (key for name, key in SINK.keys.items() if name.startswith(_QUEUE_PREFIX)):
+        given = subject.props.get(key.name)
+        try:
+            if given is not None:
+                ConfigDef(key).parse({key.name: given})
+        except ConfigError as error:
+            values[key.name] = ConfigValue(key.name, given, errors=[str(error)])
+
+
 def _check_dead_letters(subject: Subject, values: Values) -> None:
-    topic = _text(subject, "errors.deadletterqueue.topic.name")
+    topic = _text(subject, QUEUE)
     if not topic:
         return
     topics = [t for t in parse_type("topics", _text(subject, "topics"), Type.LIST) if t]
@@ -124,8 +161,10 @@ def _check_group(subject: Subject, values: Values) -> None:
 
 def check_source(subject: Subject, values: Values) -> None:
     """Checks that the connector supports exactly-once delivery and its own transaction boundaries, if they are required
-    (KIP-618).
+    (KIP-618), and the dead letter queue.
     """
+    _check_queue_of_source(subject, values)
+    _check_queue(subject, values)
     support = values["exactly.once.support"]
     if not support.errors and str(support.value).lower() == "required":
         if not subject.exactly_once_worker:

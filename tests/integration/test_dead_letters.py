@@ -79,14 +79,74 @@ def test_tolerance_none_fails_the_task_and_sends_a_dead_letter(sink: SinkRig) ->
     assert sink.committed() == {}
 
 
+CAST = {"transforms": "cut,cast", "transforms.cut.type": TRANSFORMS + "RegexRouter",
+        "transforms.cut.regex": "(.*)", "transforms.cut.replacement": "$1",
+        "transforms.cast.type": TRANSFORMS + "Cast$Value", "transforms.cast.spec": "int32"}
+
+
+def test_a_letter_of_a_source_that_only_the_broker_finds_too_large_affects_no_others(
+    source: SourceRig, caplog: Any
+) -> None:
+    """It failed the task, again and again."""
+    dead = f"dead-{source.name}"
+    source.make_topic(1)
+    source.make_topic(topic=dead, **{"max.message.bytes": "10000"})
+    source.limit(10)
+    loop = source.start(**TOLERANT, **CAST, **{
+        "errors.deadletterqueue.topic.name": dead, "plain.from": "5", "large": "3"})
+    loop.await_records(5, 60)
+    assert source.values() == [str(n) for n in range(5, 10)]
+    assert [value for value, _ in letters(source.bootstrap, dead)] == [b"0:0", b"0:1", b"0:2", b"0:4"]
+    wait_until(lambda: source.metrics.lost_letters, 10, "the result of the batch")
+    assert (source.metrics.letters, source.metrics.lost_letters) == (4, 1)
+    assert f"Could not produce message to dead letter queue. topic={dead}: a broker rejected" in caplog.text
+
+
+def test_records_of_a_source_that_only_a_broker_refuses_are_bad_ones(source: SourceRig) -> None:
+    """KIP-779. They failed the task, again and again. All others are appended, in order."""
+    dead = f"dead-{source.name}"
+    source.make_topic(1, **{"max.message.bytes": "10000"})
+    source.limit(10)
+    loop = source.start(**TOLERANT, **{"errors.deadletterqueue.topic.name": dead, "large": "3"})
+    loop.await_records(9, 60)
+    assert source.values() == [f"0:{n}" for n in range(10) if n != 3]
+    [(value, headers)] = letters(source.bootstrap, dead)
+    assert (len(value) > 10_000, headers["stage"], headers["topic"]) == (True, "KAFKA_PRODUCE", source.topic)
+    assert headers["exception.class.name"] == "org.apache.kafka.common.errors.RecordTooLargeException"
+
+
+def test_all_records_without_keys_for_a_compacted_topic_are_bad_ones(source: SourceRig) -> None:
+    dead = f"dead-{source.name}"
+    source.make_topic(1, **{"cleanup.policy": "compact"})
+    source.limit(20)
+    source.start(**TOLERANT, **{"errors.deadletterqueue.topic.name": dead, "keyless": "true"})
+    wait_until(lambda: source.metrics.letters == 20, 60, "the result of the batch")
+    found = letters(source.bootstrap, dead)
+    assert [value.decode() for value, _ in found] == [f"0:{n}" for n in range(20)]
+    assert "Compacted topic cannot accept message without key" in found[0][1]["exception.message"]
+    assert source.metrics.records["write"] == 0
+    assert source.values() == []
+
+
+def test_letters_without_keys_for_a_compacted_queue_are_logged_and_counted(sink: SinkRig, caplog: Any) -> None:
+    """As in Kafka Connect; they failed the task. A record with a key has its letter."""
+    dead = f"dead-{sink.name}"
+    sink.make_topic(topic=dead, **{"cleanup.policy": "compact"})
+    sink.produce(4)
+    sink.producer.produce(sink.topic, b"4", key=b"k", partition=0)
+    sink.producer.flush(20)
+    loop = sink.start(**TOLERANT, **NUMBERS, **{"errors.deadletterqueue.topic.name": dead})
+    loop.await_records(5, 60)
+    wait_until(lambda: sink.committed() == {0: 3, 1: 2}, what="the offsets")
+    assert [value for value, _ in letters(sink.bootstrap, dead)] == [b"4"]
+    assert f"topic={dead}: a broker refuses a record for {dead}-0: Compacted topic cannot accept" in caplog.text
+
+
 def test_bad_records_of_a_source_are_sent_to_its_dead_letter_queue(source: SourceRig) -> None:
     source.make_topic(1)
     source.limit(50)
     dead = f"dead-{source.name}"
-    cast = {"transforms": "cut,cast", "transforms.cut.type": TRANSFORMS + "RegexRouter",
-            "transforms.cut.regex": "(.*)", "transforms.cut.replacement": "$1",
-            "transforms.cast.type": TRANSFORMS + "Cast$Value", "transforms.cast.spec": "int32"}
-    loop = source.start(**TOLERANT, **cast, **{"errors.deadletterqueue.topic.name": dead, "plain.from": "5"})
+    loop = source.start(**TOLERANT, **CAST, **{"errors.deadletterqueue.topic.name": dead, "plain.from": "5"})
     loop.await_records(45, 60)
     assert source.values() == [str(n) for n in range(5, 50)]
     found = letters(source.bootstrap, dead)

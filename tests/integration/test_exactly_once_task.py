@@ -18,7 +18,8 @@ from spark_tasks.spark.context import SparkLostError
 from storage.offsets.stores import OffsetStores
 from tests.rigs.exactly_once_tasks import Guard, OnceRig
 from tests.rigs.support import wait_until
-from tests.rigs.topic_reader import letters
+from tests.rigs.topic_reader import letters, read_topic
+from tests.rigs.workers import Kafka
 
 pytestmark = pytest.mark.integration
 
@@ -88,6 +89,46 @@ def test_dead_letters_are_in_the_transaction_of_their_batch(rig: OnceRig) -> Non
     assert rig.values() == [number for number in numbers(3000) if number != "0:1200"]
     [(value, headers)] = letters(rig.bootstrap, f"{rig.topic}-dead")
     assert (value, headers["stage"], headers["topic"]) == (None, "KAFKA_PRODUCE", rig.topic)
+
+
+def test_a_record_that_a_broker_refuses_leaves_the_transaction_usable(rig: OnceRig) -> None:
+    """If errors are tolerated, it is a bad record. Its letter is in the transaction of the others."""
+    dead, topic = f"{rig.topic}-dead", rig.topic
+    Kafka(rig.bootstrap).configure(topic, "max.message.bytes", "10000")
+    rig.limit(50)
+    loop = rig.start(**{
+        "errors.tolerance": "all", "errors.deadletterqueue.topic.name": dead, "large": "3",
+        "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true",
+    })  # fmt: skip
+    loop.await_records(49, 60)
+    rig.limit(60)
+    loop.await_records(59, 60)
+    loop.stop()
+    assert rig.values() == numbers(3) + numbers(60, 4)
+    [(value, headers)] = letters(rig.bootstrap, dead)
+    assert (len(value) > 10_000, headers["stage"], headers["topic"]) == (True, "KAFKA_PRODUCE", topic)
+    assert len(list(read_topic(rig.bootstrap, topic, committed=False))) == 59, "nothing was aborted"
+
+
+def test_a_letter_that_a_broker_refuses_leaves_the_transaction_usable(rig: OnceRig) -> None:
+    """It is logged; all others and the records are in the transaction once, and the next one has no gap."""
+    dead = f"{rig.topic}-dead"
+    rig.make_topic(topic=dead, **{"max.message.bytes": "10000"})
+    rig.limit(50)
+    loop = rig.start(**{
+        "errors.tolerance": "all", "errors.deadletterqueue.topic.name": dead, "plain.from": "55", "large": "3",
+        "transforms": "cast", "transforms.cast.type": "org.apache.kafka.connect.transforms.Cast$Value",
+        "transforms.cast.spec": "int32", "errors.deadletterqueue.context.headers.enable": "true",
+    })  # fmt: skip
+    wait_until(lambda: len(letters(rig.bootstrap, dead)) == 49, 60, "the letters of the first batch")
+    rig.limit(60)
+    loop.await_records(5, 60)
+    loop.stop()
+    assert rig.values() == [str(number) for number in range(55, 60)]
+    assert [value.decode() for value, _ in letters(rig.bootstrap, dead)] == [
+        number for number in numbers(55) if number != "0:3"]
+    assert len(list(read_topic(rig.bootstrap, dead, committed=False))) == 54, "nothing was aborted"
 
 
 def test_the_writes_of_a_lost_job_are_aborted(rig: OnceRig) -> None:

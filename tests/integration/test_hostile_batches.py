@@ -18,8 +18,9 @@ from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.pending_batch import PendingBatch
 from spark_tasks.kafka.records import CorruptRecordsError, OversizedRecordError, encode
-from spark_tasks.kafka.sender import PendingBatch, Sender
+from spark_tasks.kafka.sender import Sender
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig
 
@@ -71,7 +72,7 @@ def append(cluster: KafkaCluster, topic: str, values: list[bytes], times: int = 
     outcomes: SimpleQueue[Exception | None] = SimpleQueue()
     sender = Sender(
         cluster, None, acks=-1, in_flight=5, max_request_bytes=DEFAULT_REQUEST_BYTES, delivery_timeout_ms=120_000,
-        done=lambda _: outcomes.put(None), broken=outcomes.put, split=lambda whole: [whole])
+        done=lambda _: outcomes.put(None), broken=outcomes.put, split=lambda whole, _: [whole])
     for number in range(times):
         sender.add([PendingBatch((topic, 0), batch.data, batch.count, -1, (number,))])
     for _ in range(times):

@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters import letters_once
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_once import LettersOnce, LettersTakenOverError, Search, queue_ends, send_once
+from spark_tasks.dead_letters.letters_once import LettersOnce, LettersTakenOverError, OnceSender, Search, queue_ends
 from spark_tasks.dead_letters.refusals import Original, Refusals
 from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.pipeline.failures import FailedStage, Failure
@@ -152,6 +152,12 @@ def refused(handling: ErrorHandling, topic: str, *offsets: int, large: int = -1)
     return refusals
 
 
+def send_once(refusals: Refusals, handling: ErrorHandling, topic: str, once: LettersOnce) -> Search | None:
+    sender = OnceSender(handling, (topic, 0), once)
+    sender.send(refusals)
+    return sender.search
+
+
 def test_a_late_attempt_is_fenced_and_one_that_comes_later_finds_the_letters(
     sink: SinkRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,25 +165,25 @@ def test_a_late_attempt_is_fenced_and_one_that_comes_later_finds_the_letters(
     client = connection_settings({"bootstrap.servers": sink.bootstrap})
     handling = ErrorHandling(sink.name, tolerant=True, queue=dead(sink), with_headers=True, client=client)
     sink.make_topic(topic=dead(sink))
-    place, how = (sink.topic, 0), LettersOnce(f"{sink.name}-letters", queue_ends(handling))
+    how = LettersOnce(f"{sink.name}-letters", queue_ends(handling))
     search = letters_once.already_written
 
     def searched(*arguments: Any) -> set[int]:
         monkeypatch.setattr(letters_once, "already_written", search)
         found = search(*arguments)
-        assert send_once(refused(handling, sink.topic, 3, 5), handling, place, how) == Search((0,), -1)
+        assert send_once(refused(handling, sink.topic, 3, 5), handling, sink.topic, how) == Search((0,), -1)
         return found
 
     monkeypatch.setattr(letters_once, "already_written", searched)
     with pytest.raises(LettersTakenOverError):
-        send_once(refused(handling, sink.topic, 3, 5), handling, place, how)
+        send_once(refused(handling, sink.topic, 3, 5), handling, sink.topic, how)
     assert letters(sink) == {b"3": 1, b"5": 1}
     later = refused(handling, sink.topic, 3, 5, 7)
-    assert send_once(later, handling, place, how) == Search((3,), 5), "two letters and the end of their transaction"
+    assert send_once(later, handling, sink.topic, how) == Search((3,), 5), "two letters, the end of their transaction"
     assert later.refused.letters == 1
     assert letters(sink) == {b"3": 1, b"5": 1, b"7": 1}
     shorter = refused(handling, sink.topic, 3)
-    found = send_once(shorter, handling, place, how)
+    found = send_once(shorter, handling, sink.topic, how)
     assert found is not None
     assert found.last == 7, "a letter of a record after those of this batch"
     assert shorter.refused.letters == 0
@@ -190,13 +196,13 @@ def test_a_letter_that_a_broker_refuses_as_too_large_affects_no_others(
     client = connection_settings({"bootstrap.servers": sink.bootstrap})
     handling = ErrorHandling(sink.name, tolerant=True, queue=dead(sink), with_headers=True, client=client)
     sink.make_topic(topic=dead(sink), **{"max.message.bytes": "10000"})
-    place, how = (sink.topic, 0), LettersOnce(f"{sink.name}-letters", queue_ends(handling))
+    how = LettersOnce(f"{sink.name}-letters", queue_ends(handling))
     refusals = refused(handling, sink.topic, 3, 4, 5, large=4)
-    assert send_once(refusals, handling, place, how) is not None
+    assert send_once(refusals, handling, sink.topic, how) is not None
     assert (refusals.refused.letters, refusals.refused.lost_letters) == (2, 1)
     assert f"Could not produce message to dead letter queue. topic={dead(sink)}: a broker rejected" in caplog.text
     again = refused(handling, sink.topic, 3, 5, 7)
-    found = send_once(again, handling, place, how)
+    found = send_once(again, handling, sink.topic, how)
     assert found is not None
     assert (found.last, again.refused.letters) == (5, 1)
     assert letters(sink) == {b"3": 1, b"5": 1, b"7": 1}

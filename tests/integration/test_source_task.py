@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.spark.context import SparkLostError
 from tests.rigs.support import BACK_SOON, Sleeper, wait_until
 from tests.rigs.task_rigs import SourceRig
@@ -129,6 +129,37 @@ def test_offsets_that_cannot_be_written_fail_the_task_and_the_batch_is_repeated(
 
 def _refuse(_offsets: Any) -> None:
     raise ConnectError("the offsets topic is gone")
+
+
+@pytest.mark.parametrize("close", [False, True])
+def test_offsets_that_cannot_be_written_for_a_while_are_written_later_without_their_records(
+    rig: SourceRig, close: bool
+) -> None:
+    """As in Kafka Connect; the batch was repeated. The last attempt is made when the task stops."""
+    rig.make_topic(1)
+    rig.limit(2500)
+    refusals = []
+
+    def refuse(_offsets: Any) -> None:
+        refusals.append(None)
+        raise RetriableError("the offsets topic has no leader")
+
+    write, rig.offsets.write = rig.offsets.write, refuse
+    loop = rig.start()
+    wait_until(lambda: len(refusals) > 2, 60, "some attempts")
+    assert rig.offsets.written == []
+    assert len(rig.values()) <= 2000, "one batch, and perhaps the next one, which ran meanwhile"
+    rig.offsets.write = write
+    if close:
+        loop.stop()
+    wait_until(lambda: rig.offsets.written, 30, "the offsets")
+    if close:
+        assert rig.offsets.read() == [({"stream": "0"}, {"at": len(rig.values())})]
+        loop = rig.start()
+    wait_until(lambda: rig.offsets.read() == [({"stream": "0"}, {"at": 2500})], 30, "all offsets")
+    assert rig.records() == {0: numbers(2500)}
+    assert [end["0"] for (end,) in rig.notes.recorded("commits")][-1] == 2500
+    assert rig.metrics.commits["done"] >= 1
 
 
 def test_pause_finishes_the_batch_and_resume_continues(rig: SourceRig) -> None:

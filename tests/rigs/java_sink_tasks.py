@@ -15,7 +15,7 @@ from heeler.java_host import feed, sink_task
 from heeler.java_host.sink_task import JavaSinkTask
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters import queue
-from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.host_frames import BATCH, HEAD
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.sinks.settings import SinkSettings
@@ -90,7 +90,7 @@ class Group:
     def of(self, _): return self
 
     # what an Appender does
-    def append(self, topic, _partitions, raw):
+    def append(self, topic, _partitions, raw, **_):
         self.letters += [(topic, value) for value in raw.column("value").to_pylist()]
 
     def flush(self):
@@ -111,7 +111,7 @@ def sink_rig(monkeypatch):
     monkeypatch.setattr(feed, "read_range", read_range)
     monkeypatch.setattr(feed, "shared_cluster", lambda _: group.cluster)
     monkeypatch.setattr(queue, "shared_cluster", lambda _: None)
-    monkeypatch.setattr(ErrorHandling, "prepare", lambda _: None)
+    monkeypatch.setattr(QueueTopic, "prepare", lambda _: None)
     monkeypatch.setattr(queue, "Appender", lambda *_, **__: appender)
     monkeypatch.setattr(sink_task, "GroupConsumer", lambda *_: group)
     used = []

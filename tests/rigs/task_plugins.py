@@ -128,7 +128,9 @@ class NumbersReader(DataSourceStreamReader):  # type: ignore[misc]
         if self.options.get("lost"):
             yield unroutable(topics, texts)
             return
-        yield pa.record_batch({"topic": topics, "key": [partition.stream.encode()] * len(texts), "value": texts})
+        key = None if self.options.get("keyless") else partition.stream.encode()
+        keys = pa.array([key] * len(texts), pa.binary())
+        yield pa.record_batch({"topic": topics, "key": keys, "value": texts})
 
     def commit(self, end: dict[str, Any]) -> None:
         self.folder.say("commits", end)

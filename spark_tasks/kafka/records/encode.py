@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final, NamedTuple
 
 import crc32c
@@ -15,11 +16,13 @@ from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.flat import NO_COLUMN, NO_HEADERS, Column, binary_column, header_columns, timestamps
 from spark_tasks.kafka.records.layout import (
     ATTRIBUTES_AT,
+    CRC_AT,
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC,
     NO_TIMESTAMP,
     PREFIX,
+    SEQUENCE_AT,
     SUFFIX,
     TRANSACTIONAL,
 )
@@ -30,6 +33,8 @@ DEFAULT_BATCH_BYTES: Final = 1_000_000
 """A little less than the default message.max.bytes of brokers (1,048,588)."""
 
 _SEQUENCES: Final = 2**31
+_SEQUENCE: Final = struct.Struct(">i")
+_CHECKSUM: Final = struct.Struct(">I")
 _LENGTHS: Final = 48  # upper bound for a record's length, deltas, key and value lengths and header count
 
 
@@ -43,6 +48,25 @@ class EncodedBatch(NamedTuple):
 def next_sequence(sequence: int, count: int) -> int:
     """Returns the sequence number after `count` records. It wraps to 0 after 2^31 - 1; -1 (no sequence) stays -1."""
     return -1 if sequence < 0 else (sequence + count) % _SEQUENCES
+
+
+def earlier_sequence(sequence: int, count: int) -> int:
+    """Returns the sequence number `count` records before this one; the inverse of `next_sequence`."""
+    return -1 if sequence < 0 else (sequence - count) % _SEQUENCES
+
+
+def sequence_of(data: bytes | memoryview) -> int:
+    """Returns the first sequence number in the header of an encoded batch."""
+    (sequence,) = _SEQUENCE.unpack_from(data, SEQUENCE_AT)
+    return int(sequence)
+
+
+def with_sequence(data: bytes | memoryview, sequence: int) -> memoryview:
+    """Returns a copy of an encoded batch with another first sequence number."""
+    copy = bytearray(data)
+    _SEQUENCE.pack_into(copy, SEQUENCE_AT, sequence)
+    _CHECKSUM.pack_into(copy, CRC_AT, crc32c.crc32c(memoryview(copy)[ATTRIBUTES_AT:]))
+    return memoryview(copy).toreadonly()
 
 
 def encode(

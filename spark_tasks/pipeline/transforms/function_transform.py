@@ -22,7 +22,7 @@ from spark_tasks.data.arrow_types import fitting_decimal, from_arrow, to_arrow
 from spark_tasks.data.schema import DECIMAL, Field, Schema, Type
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.limits import MAX_DEPTH
-from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.failures import class_of, is_of_machine, is_outage
 from spark_tasks.pipeline.java_values import Moment, Struct, is_number
 from spark_tasks.pipeline.transforms.base import Transform
@@ -90,19 +90,21 @@ class _FunctionTransform(Transform):
 
     def _records(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         rows = read_records(batch, ("key", "value", "headers"))
-        kept = []
+        kept, bad = [], list[tuple[int, Exception]]()
         for number, row in enumerate(rows):
             try:
                 if self._changed(row):
                     kept.append(number)
             except DataError as error:
-                raise BadRowError(number, error) from error
+                bad.append((number, error))
             except ConnectError:
                 raise
             except Exception as error:  # the function is plugin code
                 if is_outage(error) or is_of_machine(error):
                     raise
-                raise BadRowError(number, _raised(type(self).__name__, error)) from error
+                bad.append((number, _raised(type(self).__name__, error)))
+        if bad:
+            raise BadRowsError(bad)
         if len(kept) < len(rows):
             rows, batch = [rows[number] for number in kept], batch.take(pa.array(kept, pa.int64()))
         if not rows:

@@ -11,7 +11,7 @@ import pytest
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters import refusals as module
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.dead_letters.refusals import NO_RECORD, NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.records.errors import RecordTooLargeError
@@ -30,7 +30,7 @@ FAILURE = Failure(FailedStage.VALUE_CONVERTER, "a.B", DataError("wrong"), "value
 
 def sent(refusals):
     topics, found = [], []
-    refusals.send(lambda topic, raw: (topics.append(topic), found.extend(raw.to_pylist())))
+    refusals.send(lambda topic, raw, _: (topics.append(topic), found.extend(raw.to_pylist())))
     return topics, found
 
 
@@ -94,11 +94,26 @@ def test_letters_of_any_total_size_are_written_in_parts():
     for offset in range(700, 0, -1):
         refusals.add(replace(FAILURE, error=error), original(offset))
     written = []
-    refusals.send(lambda _, raw: written.append((raw.nbytes, raw.column("offset").to_pylist())))
-    assert max(size for size, _ in written) <= 64 * 1024 * 1024 + 700 * 1000
-    assert len(written) == 2
+    refusals.send(lambda _topic, raw, _: written.append((raw.nbytes, raw.column("offset").to_pylist())))
+    assert max(size for size, _ in written) <= 32 * 1024 * 1024 + 700 * 1000
+    assert len(written) == 3
     assert [offset for _, offsets in written for offset in offsets] == list(range(1, 701))
     assert refusals.refused.letters == 700
+
+
+def test_letters_are_full_when_they_need_much_memory_and_may_be_sent_in_parts_by_offset():
+    refusals = Refusals(ErrorHandling("c", 2, tolerant=True, queue="dead", with_headers=True))
+    error = DataError("x" * 100_000)
+    offset = 0
+    while not refusals.full:
+        offset += 1
+        refusals.add(replace(FAILURE, error=error), original(offset))
+    assert 280 < offset < 330, "32 MiB"
+    parts = []
+    for before in (100, None, None):
+        refusals.send(lambda _topic, raw, _: parts.append(raw.column("offset").to_pylist()), before)
+        assert not refusals.full
+    assert parts == [list(range(1, 100)), list(range(100, offset + 1))]
 
 
 def test_an_error_without_a_text_is_a_bad_record_too():
@@ -153,20 +168,19 @@ def test_a_dead_letter_that_is_too_large_does_not_affect_others(caplog):
         refusals.add(FAILURE, original(offset))
     found = []
 
-    def append(topic, raw):
-        if 2 in raw.column("offset").to_pylist():
-            raise RecordTooLargeError(0, 9, 5, topic)
+    def append(topic, raw, on_refusal):
         found.extend(raw.column("offset").to_pylist())
+        on_refusal(1, RecordTooLargeError(1, 9, None, topic))
 
     refusals.send(append)
-    assert found == [1, 3]
+    assert found == [1, 2, 3]
+    assert (refusals.refused.letters, refusals.refused.lost_letters) == (2, 1)
     assert "Could not produce message to dead letter queue. topic=dead" in caplog.text
 
 
 def test_skipped_records_are_counted_once(caplog):
-    def append(topic, raw):
-        if len(raw) > 1 or raw.column("value")[0].as_py() == b"large":
-            raise RecordTooLargeError(0, 9, 5, topic)
+    def append(topic, raw, on_refusal):
+        on_refusal(raw.column("value").to_pylist().index(b"large"), RecordTooLargeError(0, 9, None, topic))
 
     def large():
         one = original()
@@ -198,18 +212,31 @@ def test_very_many_bad_records_have_a_line_for_the_first_ones(caplog):
     assert caplog.messages[1000:] == ["3 more errors of the same batch are not listed"]
 
 
+@pytest.mark.parametrize(("options", "first", "later"), [
+    ({}, False, False), ({"log": True}, False, False), ({"log_records": True}, False, False),
+    ({"log": True, "log_records": True}, True, False), ({"queue": "dead"}, True, True),
+])
+def test_a_record_that_nobody_sees_is_not_needed(options, first, later):
+    """To convert it for the log took most of the time of a bad record."""
+    refusals = Refusals(ErrorHandling(tolerant=True, **options))
+    assert refusals.needs_record is first
+    for _ in range(1000):
+        refusals.add(FAILURE, original() if refusals.needs_record else NO_RECORD)
+    assert refusals.needs_record is later
+    assert refusals.refused.count == 1000
+
+
 @pytest.mark.parametrize("away", [False, True])
 def test_the_bad_record_that_fails_a_source_is_logged_and_has_a_letter(monkeypatch, caplog, away):
     """The split has no result that could take the line to the worker; it was missing."""
     written = []
 
-    def write(handling, raw):
+    def write(_counts, handling, raw):
         if away:
             raise KafkaUnavailableError("away")
         written.append((handling.queue, len(raw)))
-        return len(raw), 0
 
-    monkeypatch.setattr(module, "write_letters", write)
+    monkeypatch.setattr(module.LetterCounts, "write", write)
     refusals = Refusals(ErrorHandling("c", 3, queue="dead", log=True))
     with pytest.raises(ToleranceExceededError):
         refusals.add(FAILURE, original())

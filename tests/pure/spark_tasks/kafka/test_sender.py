@@ -30,6 +30,7 @@ from spark_tasks.kafka.errors import (
     KafkaUnavailableError,
     OutOfOrderSequenceError,
     ProducerFencedError,
+    RecordRefusedError,
 )
 from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.kafka.records import RecordTooLargeError, decode
@@ -41,9 +42,13 @@ ME = ProducerIdentity(7, 0)
 
 
 class Broker:
-    """Logs by partition; `faults` are taken one a request: what happens before or after the append."""
+    """Logs by partition; `faults` are taken one a request: what happens before or after the append. Values that begin
+    with one of `forbidden` are refused, by name if `naming`.
+    """
 
-    def __init__(self, faults=(), largest=10**9):
+    def __init__(self, faults=(), largest=10**9, forbidden=(), *, naming=True):
+        self.forbidden = tuple(forbidden)
+        self.naming = naming
         self.logs = defaultdict(list)
         self.expected = {}
         self.recent = defaultdict(list)
@@ -66,13 +71,15 @@ class Broker:
             return ProduceResponse(responses=[])
         responses = []
         for topic in request.topic_data:
-            parts = [
-                ProduceResponse.TopicProduceResponse.PartitionProduceResponse(
-                    index=part.index,
-                    error_code=self.append((topic.name, part.index), bytes(part.records), fault),
-                )
-                for part in topic.partition_data
-            ]
+            kind = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
+            parts = []
+            for part in topic.partition_data:
+                code = self.append((topic.name, part.index), bytes(part.records), fault)
+                parts.append(kind(index=part.index, error_code=code, record_errors=[]))
+                if code == protocol.InvalidRecordError.errno and self.naming:
+                    parts[-1].record_errors = [
+                        kind.BatchIndexAndErrorMessage(batch_index=row, batch_index_error_message=f"row {row} is bad")
+                        for row in self.bad(bytes(part.records))]
             responses.append(ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=parts))
         if fault == "restart":  # as Kafka's, it then knows only the last batch of each producer
             self.recent = defaultdict(list, {where: batches[-1:] for where, batches in self.recent.items()})
@@ -90,11 +97,18 @@ class Broker:
                                         last_sequence=self.expected[topic.name, index] - 1),
             ]) for index in topic.partition_indexes]) for topic in request.topics])
 
+    def bad(self, data):
+        """The rows of a batch that are refused."""
+        values = decode(data).records.column("value").to_pylist() if self.forbidden else []
+        return [row for row, value in enumerate(values) if value.startswith(self.forbidden)]
+
     def append(self, where, data, fault):
         if isinstance(fault, int):
             return fault
         if len(data) > self.largest:
             return protocol.MessageSizeTooLargeError.errno
+        if self.bad(data):
+            return protocol.InvalidRecordError.errno
         _, _, _, _, producer, epoch, sequence, count = SUFFIX.unpack_from(data, 21)
         if producer >= 0:
             if epoch < self.epoch:
@@ -208,6 +222,59 @@ def test_records_are_appended_once_and_in_order_despite_failures(faults, in_flig
         assert appender.sequences == {where: len(log) for where, log in expected.items()}
     finally:
         cluster.io.close()
+
+
+LARGE, FORBIDDEN = b"L" * 700, b"F" * 20
+
+
+@pytest.mark.parametrize("identity", [ME, None])
+@pytest.mark.parametrize("naming", [True, False])
+@given(
+    st.lists(st.sampled_from(FAULTS), max_size=25),
+    st.lists(st.sampled_from([b"good" * 5, LARGE, FORBIDDEN]), min_size=1, max_size=60),
+    st.integers(1, 5), st.integers(100, 3000), st.integers(1, 3),
+)
+def test_records_that_a_broker_refuses_are_left_out(identity, naming, faults, kinds, in_flight, batch_bytes, appends):
+    """All others are appended once, in order and with sequence numbers without gaps, whatever fails meanwhile."""
+    broker = Broker(faults if identity else (), 600, [FORBIDDEN], naming=naming)
+    cluster = Cluster(broker)
+    refused = defaultdict(list)
+    try:
+        appender = Appender(cluster, identity, in_flight=in_flight, max_batch_bytes=batch_bytes)
+        expected = []
+        for number in range(appends):
+            values = [kind + b"%d-%d" % (number, row) for row, kind in enumerate(kinds)]
+            expected += [value for value, kind in zip(values, kinds, strict=True) if kind not in (LARGE, FORBIDDEN)]
+            appender.append("t", 0, raw(values), on_refusal=lambda row, error, number=number: refused[number].append(
+                (row, type(error))))
+            if number == 0:
+                appender.flush()
+        appender.flush()
+        assert broker.logs["t", 0] == expected
+        errors = {LARGE: RecordTooLargeError, FORBIDDEN: RecordRefusedError}
+        bad = [(row, errors[kind]) for row, kind in enumerate(kinds) if kind in errors]
+        assert [sorted(refused[number], key=lambda one: one[0]) for number in range(appends)] == [bad] * appends
+        assert appender.sequences == ({("t", 0): len(expected)} if identity else {})
+    finally:
+        cluster.io.close()
+
+
+def test_a_refused_record_is_reported_with_the_brokers_reason(started):
+    appender = Appender(started(Broker(largest=600, forbidden=[FORBIDDEN])), ME)
+    refused = {}
+    appender.append("t", 0, raw([b"a", FORBIDDEN, b"b", LARGE]), on_refusal=lambda row, error: refused.update(
+        {row: error}))
+    appender.flush()
+    assert str(refused[1]).startswith("a broker refuses a record for t-0: row ")
+    assert refused[1].java_class == "org.apache.kafka.common.InvalidRecordException"
+    assert (refused[3].size > 700, refused[3].limit) == (True, None)
+
+
+def test_without_a_callback_a_refused_record_ends_the_appender(started):
+    appender = Appender(started(Broker(forbidden=[FORBIDDEN])), ME)
+    appender.append("t", 0, raw([b"a", FORBIDDEN]))
+    with pytest.raises(RecordRefusedError, match="a broker refuses a record for t-0"):
+        appender.flush()
 
 
 def test_without_a_producer_id_batches_are_sent_one_by_one_and_keep_their_order(started):

@@ -1,9 +1,12 @@
+import traceback
+import weakref
+
 import pyarrow as pa
 import pytest
 
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowsError
-from spark_tasks.pipeline.failures import FailedStage, good_records, is_of_machine, stage
+from spark_tasks.pipeline.failures import FailedStage, StageFailedError, good_records, is_of_machine, stage
 
 BATCH = pa.record_batch({"n": list(range(1000))})
 
@@ -78,3 +81,22 @@ def test_what_the_machine_lacks_makes_no_bad_record_whatever_it_was_turned_into(
     with pytest.raises(DataError, match="cannot be read"), stage(FailedStage.VALUE_CONVERTER, "Avro", "no {}"):
         raise wrapped
     assert not is_of_machine(DataError("bad"))
+
+
+def test_a_failure_keeps_the_trace_of_its_error_but_not_the_records_of_its_attempt():
+    """A batch of bad records took hundreds of times its size."""
+    kept = []
+
+    class Records: ...
+
+    def attempt():
+        records = Records()
+        kept.append(weakref.ref(records))
+        raise ValueError("no")
+
+    try:
+        attempt()
+    except ValueError as error:
+        failed = StageFailedError(None, FailedStage.TRANSFORMATION, "c", error, "record {}")
+    assert kept[0]() is None
+    assert "in attempt" in "".join(traceback.format_exception(failed.error))

@@ -1,15 +1,99 @@
-"""What a split of a sink reports."""
+"""What a split of a sink reports, and how it bounds the memory of its dead letters."""
 
+from __future__ import annotations
+
+import pickle
+import struct
+from typing import Any
+
+import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
+from pyspark.sql.datasource import DataSourceArrowWriter
 
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.queue import LetterCounts
 from spark_tasks.dead_letters.refusals import Refused
-from spark_tasks.sinks.split import SinkResult
+from spark_tasks.kafka.records import encode
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.plugins.errant_records import errant_record_reporter
+from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
+
+JSON = {"key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false"}
+MIB = 1 << 20
 
 
 @pytest.mark.parametrize(("records", "by_phase", "uses"), [
     (0, {}, False), (2, {}, True), (2, {"convert": 2}, False), (2, {"convert": 1}, True), (2, {"transform": 2}, True),
 ])
-def test_a_topic_is_used_once_a_record_can_be_converted(records, by_phase, uses):
+def test_a_topic_is_used_once_a_record_can_be_converted(
+    records: int, by_phase: dict[str, int], uses: bool
+) -> None:
     """As in Kafka Connect, even if a transform or the target then refuses the record."""
     result = SinkResult("t", 0, 8, records, refused=Refused(sum(by_phase.values()), by_phase=by_phase))
     assert result.uses_topic is uses
+
+
+class Reporting(DataSourceArrowWriter):  # type: ignore[misc]
+    """Returns the offsets that it was given, and reports each record that is 1."""
+
+    def write(self, iterator: Any) -> Any:
+        offsets = []
+        for batch in iterator:
+            for row in batch.to_pylist():
+                offsets.append(row["offset"])
+                if row["value"] == 1:
+                    errant_record_reporter().report(ValueError("x" * 100_000), offset=row["offset"])
+        return offsets
+
+
+def split_of(values: list[bytes], start: int = 0) -> SinkSplit:
+    records = [{"offset": 0, "timestamp": 5, "key": None, "value": value, "headers": None} for value in values]
+    data = bytearray(encode(pa.RecordBatch.from_pylist(records, RAW_SCHEMA), max_batch_bytes=2**31 - 1)[0].data)
+    struct.pack_into(">q", data, 0, start)
+    errors = ErrorHandling("c", tolerant=True, queue="dead", with_headers=True)
+    job = SinkJob({"bootstrap_servers": ["nowhere:1"]}, "read_uncommitted", "records", SinkPipeline({}, JSON),
+                  cloudpickle.dumps(Reporting()), errors=errors)
+    return SinkSplit(pickle.dumps(job), "t", 0, start, start + len(values), held=bytes(data))
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[pa.RecordBatch]:
+    """The letters that were written, in parts."""
+    parts: list[pa.RecordBatch] = []
+    monkeypatch.setattr(LetterCounts, "write", lambda _counts, _handling, raw: parts.append(raw))
+    return parts
+
+
+def offsets_of(sent: list[pa.RecordBatch]) -> list[int]:
+    return [offset for part in sent for offset in part.column("offset").to_pylist()]
+
+
+def test_a_split_ends_before_its_letters_need_much_memory(sent: list[pa.RecordBatch]) -> None:
+    """All of its bad records waited in memory together. The rest is the next batch; no record is lost or repeated."""
+    bad, good = b"{" + b"x" * 100_000, b"0"
+    values = [good if row % 100 == 50 else bad for row in range(600)]
+    start, written, ends = 0, [], list[int]()
+    while start < len(values):
+        result = split_of(values[start:], start).run()
+        assert result.failure is None
+        assert result.records == result.next_offset - start
+        assert sum(part.nbytes for part in sent[len(ends):]) < 40 * MIB
+        written += [offset for message in result.messages for offset in message or ()]
+        start = result.next_offset
+        ends.append(start)
+    assert len(ends) > 1
+    assert written == [row for row in range(600) if row % 100 == 50]
+    assert offsets_of(sent) == [row for row in range(600) if row % 100 != 50]
+
+
+def test_the_letters_of_reported_records_are_sent_in_parts_and_in_order(sent: list[pa.RecordBatch]) -> None:
+    """The writer has got all of the records, so the split cannot end. Letters of bad JSON are among them."""
+    values = [b"{" if row % 100 == 50 else b"1" for row in range(600)]
+    result = split_of(values).run()
+    assert (result.failure, result.next_offset, result.refused.count) == (None, 600, 600)
+    assert offsets_of(sent) == list(range(600))
+    assert len(sent) > 1
+    assert max(part.nbytes for part in sent) < 40 * MIB

@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_tasks.data.columns import size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Refusals
-from spark_tasks.kafka.errors import InvalidTopicError
+from spark_tasks.dead_letters.source_records import produced_header
+from spark_tasks.kafka.errors import InvalidTopicError, RecordRefusedError
 from spark_tasks.kafka.records.encode import encode
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.too_large import too_large
@@ -54,15 +56,22 @@ def test_a_record_that_is_too_large_fits_into_its_letter(key, value, headers, le
 
 @pytest.fixture
 def rig():
-    """A topic with two partitions; `lands` and `appended` tell what an Appender has been given."""
-    rig = SimpleNamespace(appended=[], used=[], lands=[])
+    """A topic with two partitions; `lands` and `appended` tell what an Appender has been given. `too_new`: values that
+    the broker refuses.
+    """
+    rig = SimpleNamespace(appended=[], used=[], lands=[], too_new=[])
 
-    def append(topic, partitions, raw, on_append):
+    def append(topic, partitions, raw, on_append, on_refusal):
         rig.appended.append((topic, partitions if partitions is None else list(partitions), values(raw)))
+        assert (on_refusal is not None) == rig.tolerant
+        bad = [row for row, value in enumerate(values(raw)) if value in rig.too_new]
+        for row in bad:
+            on_refusal(row, RecordRefusedError("too new", 87))
         if on_append is not None:
-            on_append(1, np.arange(len(raw)), 7)
+            on_append(1, np.delete(np.arange(len(raw)), bad), 7)
 
     def made(*, tolerant):
+        rig.tolerant = tolerant
         rig.refusals = Refusals(ErrorHandling(tolerant=True, queue="dead", with_headers=True))
         return SoundAppender(
             SimpleNamespace(append=append), SimpleNamespace(partitions=lambda _topic, **_: [0, 1]), LIMIT,
@@ -81,7 +90,7 @@ def refused(rig):
     """Topic, value, stage and exception of each letter."""
     found = []
 
-    def append(_queue, letters):
+    def append(_queue, letters, _on_refusal):
         for row in letters.to_pylist():
             texts = {pair["key"].rpartition("errors.")[2]: pair["value"].decode() for pair in row["headers"]}
             names = ("topic", "stage", "exception.class.name")
@@ -101,6 +110,25 @@ def test_records_that_cannot_be_appended_are_refused(rig, kind):
     assert (rig.used, rig.lands) == (["t"], [(1, [0, 3, 4], 7)])
     [(_, partitions, _)] = rig.appended
     assert [int(str(p)) for p in partitions] == [0, -1, 1]
+
+
+def test_records_that_a_broker_refuses_are_collected(rig):
+    """The rows are those of the caller, although others were left out before."""
+    rig.too_new, lost = [b"c", b"d"], []
+    sound = rig.made(tolerant=True)
+    raw = raw_batch([LARGE, b"a", b"b", b"c", b"d"])
+    appended, rows = sound.append(
+        "t", np.array([0, 0, 5, 1, -1]), raw, rig.landed, lambda rows: lost.extend(rows.tolist()))
+    assert (values(appended), rows.tolist()) == ([b"a", b"c", b"d"], [1, 3, 4])
+    assert (rig.lands, lost) == ([(1, [1], 7)], [3, 4])
+    assert sound.collect() == (2, size_of(appended) * 2 // 3)
+    assert sound.collect() == (0, 0)
+    found = []
+    rig.refusals.send(lambda _queue, letters, _: found.extend(letters.to_pylist()))
+    headers = [{pair["key"]: pair["value"] for pair in row["headers"]} for row in found]
+    assert [one["heeler.letter.produced"] for one in headers[-2:]] == [
+        dict(produced_header(partition))["heeler.letter.produced"] for partition in (1, -1)]
+    assert headers[-1]["__connect.errors.exception.class.name"] == b"org.apache.kafka.common.InvalidRecordException"
 
 
 def test_all_records_for_an_invalid_topic_are_refused(rig):

@@ -23,7 +23,7 @@ STRING = "org.apache.kafka.connect.storage.StringConverter"
 class Idle:
     """A delivery whose batches never end."""
 
-    max_lanes, overlaps, suspended, open, boundary = 1, True, False, False, None
+    max_lanes, overlaps, suspended, open, owes, boundary = 1, True, False, False, False, None
 
     def lanes(self, count: int) -> Sequence[Lane]:
         return [Lane(None)] * count

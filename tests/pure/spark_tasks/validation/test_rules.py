@@ -9,7 +9,8 @@ from spark_tasks.plugins import Plugins
 from spark_tasks.validation import validate_connector
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
-WORKER = {"group.id": "g", "key.converter": STRING, "value.converter": STRING}
+WORKER = {"group.id": "g", "key.converter": STRING, "value.converter": STRING, "config.storage.topic": "configs",
+          "offset.storage.topic": "offsets", "status.storage.topic": "statuses"}
 SINK = {"name": "s", "connector.class": "FileStreamSink", "topics": "t", "file": "/tmp/x"}  # noqa: S108
 SOURCE = {"name": "s", "connector.class": "FileStreamSource", "topic": "t"}
 
@@ -72,8 +73,34 @@ def test_a_dead_letter_topic_is_compared_with_topics_and_with_their_pattern():
     matched = ("The DLQ topic 'dlq' may not be matched by the regex for the topics ('topics.regex=d.*') consumed by "
                "the connector")
     assert found["topics.regex"] == [both, matched]
-    invalid = {**SINK, "topics": "", "topics.regex": "d(", "errors.deadletterqueue.topic.name": "d("}
+    invalid = {**SINK, "topics": "", "topics.regex": "d(", "errors.deadletterqueue.topic.name": "d"}
     assert [len(messages) for messages in errors(invalid).values()] == [1]
+
+
+@pytest.mark.parametrize("config", [SINK, SOURCE])
+def test_a_dead_letter_topic_that_cannot_be_one_is_refused(config):
+    """Letters in the config topic could become connectors: a letter has the key and the value of its record."""
+    key = "errors.deadletterqueue.topic.name"
+    own = "this Connect cluster stores its own data in this topic; use another one"
+    for internal in ("configs", "offsets", "statuses"):
+        assert errors({**config, key: f" {internal} "}) == {
+            key: [f"Invalid value {internal} for configuration {key}: {own}"]}
+    [message] = errors({**config, key: "bad topic!"})[key]
+    assert "'bad topic!' is not a valid name of a topic: it may have 1 to 249 letters" in message
+    assert errors({**config, key: "dead"}) == {}
+    assert key not in {one["value"]["name"] for one in infos({**SOURCE, key: "dead"})["configs"]}
+
+
+def test_the_settings_of_a_sources_queue_are_checked_before_its_tasks_fail_with_them():
+    queue = "errors.deadletterqueue."
+    either = "Expected value to be either true or false"
+    wrong = {f"{queue}topic.replication.factor": "abc", f"{queue}context.headers.enable": "1"}
+    assert errors({**SOURCE, **wrong}) == {
+        f"{queue}topic.replication.factor": [
+            f"Invalid value abc for configuration {queue}topic.replication.factor: Not a number of type SHORT"],
+        f"{queue}context.headers.enable": [
+            f"Invalid value 1 for configuration {queue}context.headers.enable: {either}"],
+    }
 
 
 def test_a_pattern_that_takes_too_long_to_match_the_dead_letter_topic_is_refused():

@@ -16,7 +16,7 @@ from heeler import ConfigError, DataError, transform
 from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, Field, Schema, Type, to_text
 from spark_tasks.errors import RetriableError, ToleranceExceededError, short_trace
-from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
 from spark_tasks.pipeline.failures import StageOutageError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
@@ -340,3 +340,23 @@ def test_a_transform_that_adds_as_many_records_as_it_drops_takes_none_for_anothe
 def test_only_a_transform_of_batches_adds_records():
     with pytest.raises(ConfigError, match="needs batches=True"):
         transform(adds_records=True)(lambda record: record)
+
+
+def test_all_records_for_which_the_function_raises_are_named_at_once():
+    """Each one was looked for: all records after it were read again, and kept in memory."""
+    calls = []
+
+    @transform
+    def odd(record):
+        calls.append(record.value)
+        if record.value % 2:
+            raise ValueError(record.value)
+        return record
+
+    made = odd()
+    made.configure({})
+    with pytest.raises(BadRowsError) as raised:
+        made.apply(pa.record_batch({"value": list(range(6))}))
+    assert [(row, str(error)) for row, error in raised.value.bad] == [
+        (row, f"odd raised ValueError({row})") for row in (1, 3, 5)]
+    assert calls == list(range(6))

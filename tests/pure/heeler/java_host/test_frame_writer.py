@@ -1,0 +1,60 @@
+"""How the frames of a Java source's task are appended."""
+
+from __future__ import annotations
+
+import base64
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from heeler.java_host import frame_writer
+from heeler.java_host.frame_writer import FrameWriter
+from heeler.java_host.patience import Patience
+from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.host_frames import REFUSED, Batch
+from spark_tasks.kafka.errors import RecordRefusedError
+from spark_tasks.sources.delivery import Lane
+from tests.rigs.raw_records import raw_batch
+
+
+@pytest.fixture
+def appender(monkeypatch):
+    """A broker that appends to partition 4 and refuses the value b"bad", whose answers come with `flushed`."""
+    rig = SimpleNamespace(sequences={}, answers=[])
+
+    def append(_topic, _partitions, raw, landed, on_refusal):
+        bad = [row for row, value in enumerate(raw.column("value").to_pylist()) if value == b"bad"]
+        rig.answers.append((np.delete(np.arange(len(raw)), bad), bad, landed, on_refusal))
+
+    def flushed(_within_s, *, but_for=0):
+        if but_for:
+            return True
+        for good, bad, landed, on_refusal in rig.answers:
+            for row in bad:
+                on_refusal(row, RecordRefusedError("no key", 87))
+            landed(4, good, 10)
+        rig.answers.clear()
+        return True
+
+    rig.append, rig.flushed, rig.close = append, flushed, lambda: None
+    monkeypatch.setattr(frame_writer, "Appender", lambda *_, **__: rig)
+    return rig
+
+
+@pytest.mark.usefixtures("appender")
+def test_records_that_a_broker_refuses_are_bad_ones_of_which_the_plugin_is_told():
+    handling = ErrorHandling(connector="c", tolerant=True, log=True)
+    cluster = SimpleNamespace(partitions=lambda *_, **__: range(5))
+    writer = FrameWriter(cluster, {}, lambda: Lane(None), lambda _: None, None, handling, brokers_create=False)
+    raw = raw_batch([b"a", b"bad", b"c", b"bad"])
+    frame = Batch(
+        7, ("t", "u"), np.array([0, 0, 1, 1], np.int32), np.full(4, -1, np.int32), raw, (), False, True, None)
+    assert writer.write(frame, Patience(1))
+    assert (writer.records, writer.refused.count) == (4, 0), "the broker has not answered yet"
+    assert writer.flush(Patience(1))
+    assert (writer.records, writer.refused.count, writer.refused.by_phase) == (2, 2, {"write": 2})
+    assert "org.apache.kafka.common.InvalidRecordException: no key" in writer.refused.lines[0]
+    (positions,) = (one.to_json() for one in writer.positions)
+    partitions = np.frombuffer(base64.b64decode(positions["partitions"]), np.int32)
+    assert partitions.tolist() == [4, REFUSED, 4, REFUSED]
