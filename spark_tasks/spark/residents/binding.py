@@ -80,6 +80,7 @@ class Choice(Generic[P]):
         """
         bound = [one for one in self._idle if one.bound_at]
         shared = self._coming + len(self._idle) - len(bound)
+        soon = self._soon or shared > 0
         found: list[P] = []
         for demand in waiting:
             own = [one for one in bound if one.connector == demand.connector][-demand.splits:]
@@ -87,7 +88,7 @@ class Choice(Generic[P]):
             lacking = demand.splits - len(own)
             taken = min(max(0, self._left(shared, demand.connector)), lacking)
             shared -= taken
-            since = now - (KEEP_LONGER_S if demand.running or self._soon else KEEP_S)
+            since = now - (KEEP_LONGER_S if demand.running or soon else KEEP_S)
             ended = [one for one in bound if one.connector != demand.connector and one.bound_at <= since]
             found += ended[:lacking - taken]
             bound = [one for one in bound if one not in found]

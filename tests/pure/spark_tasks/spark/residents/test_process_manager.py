@@ -340,18 +340,26 @@ def bound(rig: Rig) -> dict[int, str]:
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_process_in_which_something_was_set_up_is_for_its_connector_alone(
-    after: bool, rig: Rig, caplog: pytest.LogCaptureFixture
+    after: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
+    rig, launcher = Rig(), Threads()
+    launcher.max_processes = 1
+    rig.pool.use(launcher)
     assert rig.submit("a-0", SetSomethingUp(after)).result(20) == [None]
-    only(rig, "a")  # the next split of another connector is sent there if it may be
     (number,) = used(rig, "a")
-    for task in ("b-0", "a-1", "b-1", "a-0"):
-        assert rig.submit(task, Answer(1)).result(20) == [1]
-    rig.idle(2)
-    assert (bound(rig), used(rig, "a")) == ({number: "a"}, {number})
+    waits = rig.submit("b-0", Answer(1))
+    wait_until(lambda: bound(rig) == {number: "a"})
+    assert not rig.settled(waits)
+    launcher.max_processes = 2
+    wait_until(lambda: rig.settled(waits))
+    for task in ("a-1", "b-1", "a-0", "b-0"):
+        assert rig.submit(task, Answer(2)).result(20) == [2]
+    assert (waits.result(1), bound(rig), used(rig, "a")) == ([1], {number: "a"}, {number})
     assert "is kept for connector a, whose plugins have set up in it: something" in caplog.text
-    assert rig.died == 0
+    assert (launcher.asked, rig.died) == (2, 0)
+    rig.pool.close(CancelledError(), 5)
+    rig.listener.close()
 
 
 def test_a_bound_process_is_no_spare_one(rig: Rig) -> None:
