@@ -27,10 +27,10 @@ from typing import Any, Final
 
 import numpy as np
 
-# How many threads libraries compute with, and what they log: scikit-learn sets KMP_*, TensorFlow TF_*. `curses` and
-# `readline` set the last two.
-_TUNING: Final = (b"BLIS_", b"KMP_", b"MKL_", b"NUMEXPR_", b"OMP_", b"OPENBLAS_", b"TF2_", b"TF_", b"TOKENIZERS_",
-                  b"TPU_", b"VECLIB_", b"COLUMNS", b"LINES")
+# How many threads libraries compute with, and what they log; what TensorFlow sets for itself; the size of a terminal.
+_TUNING: Final = (b"BLIS_NUM_THREADS", b"KMP_", b"MKL_DYNAMIC", b"MKL_NUM_THREADS", b"MKL_THREADING_LAYER",
+                  b"NUMEXPR_", b"OMP_", b"OPENBLAS_", b"TF2_BEHAVIOR", b"TF_CPP_", b"TOKENIZERS_PARALLELISM",
+                  b"TPU_ML_PLATFORM", b"VECLIB_MAXIMUM_THREADS", b"COLUMNS", b"LINES")
 _SAME_LOCALES: Final = ("C", "POSIX", "C.UTF-8", "C.utf8")
 _NOT_HANDLED: Final = (_signal.SIGKILL, _signal.SIGSTOP, _signal.SIGUSR2)  # link.py restores the last one
 _SIGNALS: Final = tuple(number for number in range(1, 32) if number not in _NOT_HANDLED)
