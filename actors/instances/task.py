@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 import pykka
@@ -63,9 +64,12 @@ class _Wake:
 
 
 class Abandonment:
-    """Lets other threads cancel a running task's start or its batch in flight."""
+    """Lets other threads cancel a running task's start or its batch in flight. `released` is called when the task has
+    closed its runner, or was given up; it must not block.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, released: Callable[[], None] = lambda: None) -> None:
+        self.released = released
         self._lock = threading.Lock()
         self._runner: TaskRunner | None = None
         self._given_up = False
@@ -102,6 +106,7 @@ class Abandonment:
             runner = self._runner
         if runner is not None:
             runner.cancel()
+        self.released()
 
 
 class TaskActor(pykka.ThreadingActor):
@@ -229,6 +234,7 @@ class TaskActor(pykka.ThreadingActor):
                 _logger.info(_ABANDONED, error)
             else:
                 _logger.exception("Could not close the task cleanly")
+        self._abandonment.released()
 
     def _fail(self, error: Exception) -> None:
         if self._abandonment.given_up or isinstance(error, StartCancelledError):
@@ -331,16 +337,20 @@ class TaskActors:
         self, tell: Callable[[TaskStateReported], None], make_runner: RunnerFactory, alarms: Alarms,
         log_context: LogContext | None = None, watchdog: Watchdog | None = None,
         limit_s: Callable[[Config], float] = lambda _: 0.0,
+        released: Callable[[ConnectorTaskId], None] = lambda _: None,
     ) -> None:
-        """`limit_s`: how long a batch of a connector with this configuration may take before the watchdog reports."""
+        """`limit_s`: how long a batch of a connector with this configuration may take before the watchdog reports.
+        `released` is called, in any thread, when a task has ended or was given up; it must not block.
+        """
         self._arguments = (tell, make_runner, alarms, log_context)
         self._living: weakref.WeakValueDictionary[str, Abandonment] = weakref.WeakValueDictionary()
         self._watchdog = watchdog
         self._limit_s = limit_s
+        self._released = released
 
     def start(self, epoch: Epoch, command: StartTask) -> pykka.ActorRef[TaskActor]:
         """A new actor, which then has to be sent the StartTask."""
-        abandonment = Abandonment()
+        abandonment = Abandonment(partial(self._released, command.task))
         pace = None
         if self._watchdog is not None:
             pace = abandonment.pace = self._watchdog.watch(

@@ -88,6 +88,9 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
         config = load_worker_config(file, overrides, os.environ)
         set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."),
                        form=config["heeler.log.format"])
+        from spark_tasks.spark.environment import keep_environment
+
+        keep_environment()
         if config.starts_executors:
             from spark_tasks.spark.residents.local import begin
 

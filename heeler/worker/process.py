@@ -257,7 +257,7 @@ class Worker:
                            self.resolve, self._topic_used, Peers(self._tell_herder, leader, self._configs),
                            self.metrics.task).make
         tasks = TaskActors(self._tell_herder, make, self._ticker, lambda task: log_context(task.connector, task.task),
-                           self._start_watchdog(data_plane), progress_limit(config.values))
+                           self._start_watchdog(data_plane), progress_limit(config.values), data_plane.release)
         offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"],
                                          fencing)
         scaler = self._start_scaler(offset_requests)

@@ -138,6 +138,9 @@ class SparkEngine(Engine):
             submission.fail(refusal)
         return submission.future
 
+    def release(self, connector: str) -> None:
+        """A task of this connector has ended. Its processes are Spark's, which are for all connectors."""
+
     @override
     def cancel(self, batch: Future[list[Any]]) -> None:
         """Cancels a batch. If its Spark job has splits of other tasks, the job continues and the batch's results are

@@ -35,6 +35,7 @@ PRELOADED = (
     "pyspark.sql.datasource",
     "spark_tasks.spark.executor",
     "spark_tasks.spark.residents.link",
+    "spark_tasks.spark.residents.set_up",
     "spark_tasks.spark.residents.fork_server",
     "spark_tasks.sources.split",
     "spark_tasks.sinks.split",

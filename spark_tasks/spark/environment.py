@@ -33,6 +33,24 @@ OPTIONAL = {
 NEEDED = "HEELER_PRELOAD"  # environment variable: modules, separated by commas
 
 
+_PYTHON = "PYSPARK_PYTHON"  # which heeler itself sets
+_kept: dict[str, str] = {}
+
+
+def keep_environment() -> None:
+    """From now on, new processes get the environment of this moment (`inherited`). To be called before plugins are
+    imported: what their modules set up in the worker's own process is not for the processes of other connectors.
+    """
+    _kept.update(os.environ)
+
+
+def inherited() -> dict[str, str]:
+    """Returns the environment for new processes: the current one if no other was kept."""
+    if not _kept:
+        return dict(os.environ)
+    return {**_kept, **({_PYTHON: os.environ[_PYTHON]} if _PYTHON in os.environ else {})}
+
+
 def needed() -> str:
     """Returns the value of NEEDED: the modules of OPTIONAL that this worker's connectors need so far."""
     return ",".join(name for known, names in OPTIONAL.items() if known in sys.modules for name in names)

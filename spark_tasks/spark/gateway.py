@@ -19,6 +19,7 @@ from typing import Any
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
 from spark_tasks.process.full_memory import end_first
+from spark_tasks.spark.environment import inherited
 from spark_tasks.spark.process_output import pump
 from spark_tasks.spark.security import write_properties
 
@@ -93,7 +94,7 @@ def launch(
 
     home, connection, properties = str(spark_home()), folder / "connection", folder / "settings"
     environment = {
-        **os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+        **inherited(), "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
         "SPARK_HOME": home,  # otherwise the script would start Python to find it
         **_temporary_files(settings, folder),
     }

@@ -46,6 +46,7 @@ from tests.rigs.splits import (
     Fail,
     Hang,
     HoldInterpreter,
+    ImportModule,
     IsImported,
     KillWorker,
     Meet,
@@ -257,6 +258,35 @@ def test_a_split_that_ends_its_process_does_not_affect_other_splits(
         engine.submit("a-0", [Answer(1), EndProcess(how)]).result(20)
     assert other.running()
     engine.cancel(other)
+
+
+PLUGIN = """
+import locale, os, socket, time
+os.environ["TZ"] = "Asia/Tokyo"
+time.tzset()
+locale.setlocale(locale.LC_CTYPE, "C")
+socket.setdefaulttimeout(7.0)
+os.umask(0o027)
+"""
+
+
+@only(["resident"])
+def test_what_a_module_sets_up_is_seen_in_all_splits_of_its_connector_and_in_no_others(
+    engine: ResidentEngine, tmp_path: Path
+) -> None:
+    file = tmp_path / "plugin.py"
+    file.write_text(PLUGIN)
+    (usual,) = engine.submit("b-0", [ImportModule()]).result(START_S)
+    own = engine.submit("a-0", [ImportModule(str(file))] * 3).result(START_S)
+    for _ in range(4):
+        others = engine.submit("b-0", [ImportModule()] * 4).result(START_S)
+        assert {one[:-1] for one in others} == {usual[:-1]}
+        own += engine.submit("a-1", [ImportModule(str(file))] * 2).result(START_S)
+        own += engine.submit("a-0", [ImportModule()]).result(START_S)  # it runs where the module was imported
+        assert {one[:-1] for one in own} == {(("JST", "JST"), "C", 7.0, 0o027)}
+    processes = [psutil.Process(pid) for pid in {one[-1] for one in own}]
+    engine.release("a")
+    wait_gone(processes)
 
 
 @only(["resident"])

@@ -71,3 +71,19 @@ def test_a_connector_waits_for_at_most_one_split_of_each_other_connector(tasks):
 def test_ending_a_split_that_never_ran_is_an_error():
     with pytest.raises(KeyError):
         FairQueue[int](1, 1).ended("a-0")
+
+
+@given(st.lists(st.sampled_from(TASKS), min_size=1), st.sets(st.sampled_from("abc")), st.integers(0, 20))
+def test_connectors_that_have_no_process_are_passed_over_and_keep_their_turn(tasks, without, enough):
+    queue: FairQueue[str] = FairQueue(1000, 1000)
+    for task in tasks:
+        queue.put(task, task)
+    first = next(queue.in_turn(1)).connector
+    while (taken := queue.take(lambda connector: connector not in without)) is not None:
+        assert connector_of(taken[0]) not in without
+    left = Counter(connector_of(task) for task in tasks if connector_of(task) in without)
+    assert len(queue) == left.total()
+    assert {demand.connector: demand.splits for demand in queue.in_turn(1000)} == left
+    assert sum(demand.splits for demand in queue.in_turn(enough)) == min(enough, left.total())
+    if first in without:
+        assert next(queue.in_turn(1)).connector == first

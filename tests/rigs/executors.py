@@ -62,6 +62,20 @@ class GateInResult:
         return _Trapped(self.name)
 
 
+here = threading.local()  # of a thread that is a process
+
+
+@dataclass(frozen=True)
+class SetSomethingUp:
+    """Sets something up in its process, at once or, as a thread of a plugin could, after the split."""
+
+    after: bool = False
+
+    def run(self) -> None:
+        here.later = "something"
+        here.changes = "" if self.after else here.later
+
+
 class Threads:
     """A Launcher whose processes are threads; one that is killed is no longer heard."""
 
@@ -84,9 +98,15 @@ class Threads:
         with suppress(OSError), dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work:
             self.works.append(work)
             threading.Thread(target=self._obey, args=(leash, work), daemon=True).start()
+            here.changes = here.later = ""
             while split := wire.receive(work):
+                if split.startswith(wire.OTHER) and here.later:
+                    here.changes = here.later
+                    wire.send(work, wire.after_changes(here.changes))
+                    continue
                 self.restored.append(split.startswith(wire.OTHER))
-                wire.send(work, pickled_outcomes([run_split(split.removeprefix(wire.OTHER))]))
+                outcome = pickled_outcomes([run_split(split.removeprefix(wire.OTHER))])
+                wire.send(work, wire.after_changes(here.changes, outcome))
             work.shutdown(socket.SHUT_RDWR)
 
     @staticmethod

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
+import importlib.util
+import locale
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -154,15 +156,33 @@ class HoldInterpreter:
 
 
 @dataclass(frozen=True)
-class ChangeProcess:
-    """Forgets an alarm, and leaves the signal for stacks, the folder and the umask changed."""
+class ForgetAlarm:
+    """Forgets an alarm, and the signal for stacks is not handled any more."""
 
     def run(self) -> int:
         signal.alarm(1)
         signal.signal(signal.SIGUSR2, signal.SIG_DFL)
-        os.chdir("/")
-        os.umask(0)
         return os.getpid()
+
+
+@dataclass(frozen=True)
+class ImportModule:
+    """Imports the module of a file, once in a process, as plugins are; without a file, none. Returns what all code in
+    the process sees: its zone, locale, default timeout and umask; and the process.
+    """
+
+    file: str = ""
+
+    def run(self) -> tuple[object, ...]:
+        if self.file and self.file not in sys.modules:
+            spec = importlib.util.spec_from_file_location(self.file, self.file)
+            assert spec is not None
+            assert spec.loader is not None
+            module = sys.modules[self.file] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        umask = os.umask(0o077)
+        os.umask(umask)
+        return time.tzname, locale.setlocale(locale.LC_CTYPE), socket.getdefaulttimeout(), umask, os.getpid()
 
 
 @dataclass(frozen=True)
@@ -171,23 +191,13 @@ class ImportUsual:
 
     def run(self) -> int:
         frame = importlib.import_module("pandas").DataFrame({"a": [1]})
-        for name in ("pyarrow.parquet", "pyarrow.dataset", "datafusion", "spark_tasks.connectors.files.connector",
+        for name in ("pyarrow.parquet", "pyarrow.dataset", "datafusion", "requests", "psycopg",
+                     "confluent_kafka.schema_registry", "spark_tasks.connectors.files.connector",
                      "spark_tasks.connectors.parquet.writer", "spark_tasks.connectors.file_stream.connectors"):
             importlib.import_module(name)
         pa.Table.from_pandas(frame).to_pandas()
         warm_up()
         return os.getpid()
-
-
-@dataclass(frozen=True)
-class SeeProcess:
-    """What ChangeProcess changes, and its process."""
-
-    def run(self) -> tuple[object, ...]:
-        umask = os.umask(0o077)
-        os.umask(umask)
-        return (signal.getitimer(signal.ITIMER_REAL)[0], Path.cwd(), umask, os.environ.get("NLS_LANG"),
-                sys.getrecursionlimit(), os.getpid())
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def prepared(splits: Iterable[Split[Any]]) -> list[bytes | DeferredSplit]:
             for split in splits]
 
 
-def outcome_of(answer: bytes | bytearray, task: str) -> Outcome:
+def outcome_of(answer: bytes | bytearray | memoryview, task: str) -> Outcome:
     """The outcome in the response of a process. Raises SparkLostError if it cannot be read."""
     try:
         (outcome,) = pickle.loads(answer)

@@ -158,7 +158,7 @@ class ResidentEngine(Engine):
             self._refusal()
         if self._fork_server is not None and self._pool is not None:
             with self._lock:
-                settled = self._pool.processes.settled
+                settled = self._pool.processes.launchers.settled
             if settled:  # it must not delay the first process
                 self._fork_server.keep()
         if (spark := self._life.spark) is not None:
@@ -251,6 +251,13 @@ class ResidentEngine(Engine):
             one.fail(CancelledError(f"a batch of {one.task} was cancelled"))
         if self._pool is not None:
             self._pool.cancel(batch)
+
+    def release(self, connector: str) -> None:
+        """Keeps no processes for this connector any more, whose plugins have set up something in them. To be called
+        when one of its tasks has ended: the next one may have another plugin. Does not block.
+        """
+        if self._pool is not None:
+            self._pool.release(connector)
 
     def where(self, batch: Future[list[Any]]) -> str | None:
         """The stack traces of a batch's splits; None if none of them runs."""

@@ -7,8 +7,9 @@ above the limit wait, without delaying those of others.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -16,6 +17,14 @@ T = TypeVar("T")
 def connector_of(task: str) -> str:
     """The connector of a task by its id, "name-0"."""
     return task.rpartition("-")[0] or task
+
+
+class Demand(NamedTuple):
+    """A connector, how many of its splits may run now, and how many are running."""
+
+    connector: str
+    splits: int
+    running: int
 
 
 @dataclass(slots=True)
@@ -43,11 +52,13 @@ class FairQueue(Generic[T]):
         connector.tasks.setdefault(task, deque()).append(item)
         self._length += 1
 
-    def take(self) -> tuple[str, T] | None:
-        """The next split and its task; None if no split may run."""
+    def take(self, may: Callable[[str], bool] = lambda _connector: True) -> tuple[str, T] | None:
+        """The next split and its task; None if no split may run. A connector for which `may` is false is passed over,
+        and keeps its turn.
+        """
         for name, connector in self._connectors.items():
             task = self._next_task(connector)
-            if task is None:
+            if task is None or not may(name):
                 continue
             waiting = connector.tasks[task]
             item = waiting.popleft()
@@ -69,14 +80,21 @@ class FairQueue(Generic[T]):
 
     def takeable(self, enough: int) -> int:
         """How many splits successive calls of `take` would return now, counted up to `enough`."""
-        count = 0
-        for connector in self._connectors.values():
-            if count >= enough:
-                break
+        return sum(demand.splits for demand in self.in_turn(enough))
+
+    def in_turn(self, enough: int) -> Iterator[Demand]:
+        """The connectors whose splits successive calls of `take` would return now, the next one first, with up to
+        `enough` splits in all.
+        """
+        for name, connector in self._connectors.items():
+            if enough <= 0:
+                return
             room = self.max_per_connector - connector.running
             each = (min(len(items), self.max_per_task - self._running[t]) for t, items in connector.tasks.items())
-            count += max(0, min(room, sum(each)))
-        return min(count, enough)
+            count = min(room, sum(each), enough)
+            if count > 0:
+                enough -= count
+                yield Demand(name, count, connector.running)
 
     def ended(self, task: str) -> None:
         """A split that `take` returned has ended."""

@@ -1,14 +1,12 @@
-"""What plugins leave behind in an executor process, which must not affect the splits of other connectors.
+"""What of a plugin still runs in an executor process when its split has ended, and would hit other connectors.
 
-A process runs splits of one connector after another. Before the first split of another connector, its timers, umask and
-folder are restored. What still runs cannot be undone in a process, so the worker replaces it. What modules of plugins
-have set up when they were imported (environment variables, a locale, limits and so on) stays: they are not imported
-again when the connector comes back, and a process for each connector would take too much memory.
+A process runs splits of one connector after another. Before the first split of another connector, its timers are
+stopped. A thread that goes on cannot be, so the worker replaces the process. What plugins have set up is the subject of
+set_up.py.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -24,27 +22,16 @@ _BUSY = 0.25  # the share of a CPU above which a thread still works
 
 
 class Leftovers:
-    """Restores what plugins have changed in this process. To be created before the first split, in the main thread."""
+    """Finds what goes on in this process. To be created before the first split, in the main thread."""
 
     def __init__(self) -> None:
-        self._folder = _folder()
-        self._umask = os.umask(0o077)
-        os.umask(self._umask)
         self._seen = set(threading.enumerate())  # the first ones, and those that were idle later
         self._used = _cpu_of_others()
 
-    def undo(self) -> bool:
-        """Restores timers, umask and folder. Returns False if the process has to be ended instead, because a timer or a
-        busy thread is left. What modules set up when they are imported stays: they would not be imported again.
-        """
+    def end(self) -> bool:
+        """Stops timers. Returns False if the process has to be ended instead: a timer or a busy thread is left."""
         for timer in _TIMERS:
             signal.setitimer(timer, 0)
-        os.umask(self._umask)
-        if self._folder is not None and _folder() != self._folder:
-            try:
-                os.chdir(self._folder)
-            except OSError:
-                return False
         return not self._still_runs()
 
     def _still_runs(self) -> bool:
@@ -60,13 +47,6 @@ class Leftovers:
         self._seen.update(new)
         self._used = used
         return _is_busy()
-
-
-def _folder() -> str | None:
-    try:
-        return os.getcwd()  # noqa: PTH109 - Path.cwd() takes ten times as long
-    except OSError:  # it was deleted
-        return None
 
 
 def _cpu_of_others() -> float:

@@ -64,12 +64,17 @@ def dial(ticket: Ticket, *, leash: bool) -> socket.socket:
 
 def serve(ticket: Ticket) -> None:
     """Joins the worker, and runs splits until it ends this process or closes the connection. Raises OSError."""
+    from spark_tasks.spark.residents.set_up import SetUp  # noqa: PLC0415 - heeler's worker does not need numpy
+
     _survive_the_daemon()
     with _stacks(ticket) as stacks, joined(ticket) as work:
-        leftovers = Leftovers()
+        leftovers, set_up = Leftovers(), SetUp()
         while split := wire.receive(work):
             if split.startswith(wire.OTHER):
-                if not leftovers.undo():
+                if changes := set_up.changes(with_umask=True):
+                    wire.send(work, wire.after_changes(changes))  # it is kept for the connector before
+                    continue
+                if not leftovers.end():
                     wire.send(work, b"")  # the worker replaces this process
                     continue
                 stacks.renew()
@@ -81,8 +86,8 @@ def serve(ticket: Ticket) -> None:
             finally:
                 if ticket.slow_s:
                     faulthandler.cancel_dump_traceback_later()
-            wire.send(work, answer)
-        if not leftovers.undo():
+            wire.send(work, wire.after_changes(set_up.changes(), answer))
+        if set_up.changes(with_umask=True) or not leftovers.end():
             os._exit(0)  # otherwise Spark would use it for jobs of other plugins
 
 

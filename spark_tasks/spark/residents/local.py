@@ -22,7 +22,7 @@ from typing import Final
 from typing_extensions import override
 
 from spark_tasks.spark.daemon import preload, refuse_threads
-from spark_tasks.spark.environment import ENVIRONMENT, python_path
+from spark_tasks.spark.environment import ENVIRONMENT, inherited, python_path
 from spark_tasks.spark.process_output import log_as_the_worker, pump
 from spark_tasks.spark.residents.fork_server import fork_for_each, framed
 from spark_tasks.spark.residents.process import Launcher
@@ -102,7 +102,7 @@ def _end_begun() -> None:
 
 def _started(path: str) -> subprocess.Popen[bytes]:
     # Unbuffered, as Spark's own processes are: no output is lost if a process is killed, or repeated after a fork.
-    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    environment = {**inherited(), **ENVIRONMENT, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(  # noqa: S603 - our own command; Ctrl-C must only reach the worker
         [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env=environment, process_group=0,

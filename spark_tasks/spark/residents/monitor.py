@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 from spark_tasks.spark.executor import ExecutorTracebackError
 from spark_tasks.spark.residents.background_call import BackgroundCall
+from spark_tasks.spark.residents.binding import to_retire
 from spark_tasks.spark.residents.fairness import connector_of
 from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.listener import Line
@@ -146,15 +147,17 @@ class Monitor:
 
     def _end_idle(self) -> None:
         """Ends those that nobody has used for long; and, if each is used now and then because each connector prefers
-        its own, those above the number that was used at a time. The caller holds the lock.
+        its own, those above the number that was used at a time, but none that is bound to its connector. The caller
+        holds the lock.
         """
-        processes = self._pool.processes
-        max_idle, idle_s = self._settings.spare + 1, self._settings.idle_s
-        while len(processes.idle) > max_idle and self._looked - processes.idle[0].since > idle_s:
-            processes.end_idle(processes.idle[0])
+        processes, spare, idle_s = self._pool.processes, self._settings.spare, self._settings.idle_s
+        for resident in to_retire([(r, self._looked - r.since) for r in processes.idle], spare, idle_s):
+            processes.end_idle(resident)
         if self._looked - self._counted > idle_s:
-            surplus = len(processes.residents) - processes.most_busy - max_idle
-            for resident in processes.idle[:max(0, surplus)]:
+            shared = [r for r in processes.idle if not r.bound_at]
+            bound = sum(1 for r in processes.residents.values() if r.bound_at)
+            surplus = len(processes.residents) - bound - processes.most_busy - spare - 1
+            for resident in shared[:max(0, surplus)]:
                 processes.end_idle(resident)
             self._counted, processes.most_busy = self._looked, len(processes.residents) - len(processes.idle)
 
@@ -253,8 +256,9 @@ class Monitor:
         processes = self._pool.processes
         if processes.starting:
             return "Processes are being started"
-        if processes.full and not processes.idle:
-            return "All executor processes (heeler.executors.max) are busy"
+        if processes.launchers.full and all(resident.bound_at for resident in processes.idle):
+            kept = ", or kept for connectors whose plugins have set up something in them" if processes.idle else ""
+            return f"All executor processes (heeler.executors.max) are busy{kept}"
         if processes.running >= self._settings.running:
             return "As many splits as heeler.executors.running.max allows use the CPU"
         return "Its connector occupies as many processes as it may" if processes.idle else "No process is idle"

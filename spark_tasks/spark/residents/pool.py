@@ -8,6 +8,7 @@ has been running for long, and another process is started for splits that are re
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents.batches import Item, SplitBatch
+from spark_tasks.spark.residents.binding import KEEP_S, Choice
 from spark_tasks.spark.residents.fairness import FairQueue
-from spark_tasks.spark.residents.process import Expects, Launcher
+from spark_tasks.spark.residents.process import Expects, Launcher, Resident
 from spark_tasks.spark.residents.process_manager import ProcessManager
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.task import DeferredSplit
@@ -59,7 +61,7 @@ class Pool:
         and in a cluster with its size. The caller holds the lock.
         """
         queue = self.queue
-        queue.max_per_connector = self._settings.max_per_connector(self.processes.most)
+        queue.max_per_connector = self._settings.max_per_connector(self.processes.launchers.most)
         queue.max_per_task = min(self._settings.running, queue.max_per_connector)
 
     def cancel(self, future: Future[list[Any]]) -> None:
@@ -71,6 +73,12 @@ class Pool:
             self._drop(batch, CancelledError(f"a batch of {batch.task} was cancelled"))
             self.dispatch()
         batch.end()
+
+    def release(self, connector: str) -> None:
+        """Keeps no processes for this connector any more: its tasks end, or are others from now on."""
+        with self._lock:
+            self.processes.release(connector)
+            self.dispatch()
 
     def fail(self, error: Exception, *, waiting_only: bool = False) -> None:
         """Ends all batches, or only those with a waiting split, with an error."""
@@ -99,9 +107,19 @@ class Pool:
         """Gives waiting splits to idle processes, and starts processes if more are needed. The caller holds the
         lock.
         """
-        processes, max_running = self.processes, self._settings.running
+        if len(self.queue):
+            self._give_out()
+        if not len(self.queue) and self.processes.has_spare(self._settings.spare):
+            return
+        room = max(0, self._settings.running - self.processes.running)
+        self.processes.grow(self.queue.takeable(room) + self._settings.spare)
+
+    def _give_out(self) -> None:
+        """Gives waiting splits to idle processes, and has bound ones end if others need their room."""
+        processes, max_running, choice = self.processes, self._settings.running, self._choice()
+        processes.make_room(choice, self.queue.in_turn(max_running - processes.running))
         while (len(self.queue) and processes.idle and processes.running < max_running
-               and (taken := self.queue.take()) is not None):
+               and (taken := self.queue.take(choice.may_run)) is not None):
             task, item = taken
             batch = item.batch
             if not batch.begun and not batch.future.set_running_or_notify_cancel():  # withdrawn while it waited
@@ -111,10 +129,14 @@ class Pool:
                 continue
             batch.begun = True
             processes.give(item)
-        if not len(self.queue) and processes.has_spare(self._settings.spare):
-            return
-        room = max(0, self._settings.running - processes.running)
-        processes.grow(self.queue.takeable(room) + self._settings.spare)
+
+    def _choice(self) -> Choice[Resident]:
+        processes, since = self.processes, time.monotonic() - KEEP_S
+        residents = processes.residents.values()
+        soon = any(r.item is not None and not r.bound_at and r.since > since for r in residents)
+        kept_back = self._settings.spare if processes.launchers.full else 0
+        return Choice(processes.idle, len(processes.starting), {r.connector for r in residents if r.bound_at},
+                      soon=soon, kept_back=kept_back)
 
     def _ended(self, item: Item, outcome: Outcome | Exception) -> Callable[[], None]:
         batch = item.batch

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -51,6 +50,8 @@ class Resident:
     line: Line | None = None
     item: Item | None = None
     connector: str = ""  # of the last split that it has begun; its objects and connections are in this process
+    bound_at: float = 0.0  # since when it is kept for this connector, which has set something up in it; 0.0: it is not
+    released: bool = False  # it is not kept for this connector when its split has ended
     since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
     exempt: bool = False  # its split does not count as running: it uses no CPU, or has been running for long
     new: bool = True  # it has not been idle yet
@@ -64,17 +65,16 @@ class Resident:
 
     def take(self, item: Item) -> None:
         """Gets a split."""
-        self.item, self.since, self.exempt = item, time.monotonic(), False
+        self.item, self.since, self.exempt, self.released = item, time.monotonic(), False, False
         self.cpu, self.slow_at = (0.0, 0.0), 0.0
 
+    def bind(self, changes: str) -> bool:
+        """Its connector has set up these things in it, or nothing. Returns whether it was not bound before."""
+        before, self.bound_at = self.bound_at, (self.bound_at or time.monotonic()) if changes else 0.0
+        return not before and bool(changes)
+
     def frame_of(self, payload: bytes, connector: str) -> bytes:
-        """The payload of the frame with a split of this connector: the process restores itself before another one's."""
+        """The payload of the frame with a split of this connector. Before another one's, the process looks at what the
+        former connector has left there.
+        """
         return wire.OTHER + payload if self.connector not in {"", connector} else payload
-
-
-def best_for(connector: str, idle: Sequence[Resident]) -> Resident:
-    """The process for a split: one whose last split was this connector's, if possible, else a new one, else the one
-    that has been idle for longest. `idle`: not empty; those that became idle last are last.
-    """
-    own = next((r for r in reversed(idle) if r.connector == connector), None)
-    return own or next((r for r in idle if not r.connector), idle[0])

@@ -20,10 +20,12 @@ from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
-from spark_tasks.spark.residents.fairness import connector_of
+from spark_tasks.spark.residents.binding import Choice, best_for
+from spark_tasks.spark.residents.fairness import Demand, connector_of
+from spark_tasks.spark.residents.launchers import Launchers
 from spark_tasks.spark.residents.launches import Launches
 from spark_tasks.spark.residents.listener import Line
-from spark_tasks.spark.residents.process import Expects, Launcher, Resident, best_for
+from spark_tasks.spark.residents.process import Expects, Launcher, Resident
 from spark_tasks.spark.residents.process_state import has_ended
 
 _logger = logging.getLogger(__name__)
@@ -58,7 +60,7 @@ class ProcessManager:
         self.most_busy = 0  # how many were in use at a time; its reader resets it
         self._listener = listener
         self._lock = lock
-        self._max_processes = max_processes
+        self.launchers = Launchers(self.residents, max_processes)
         self._max_answer_bytes = max_result_bytes + (4 << 20)  # executors report larger results as errors
         self._ended = ended
         self._returned = returned
@@ -66,11 +68,7 @@ class ProcessManager:
         self._given_up = given_up
         self._died = died
         self._dying: dict[Resident, float] = {}
-        self._replaced = RateLimitedLog()
-        self._launcher: Launcher | None = None
-        self._former: list[Launcher] = []
-        self._stand_in: Launcher | None = None
-        self._standing_in = False
+        self._log = RateLimitedLog()
         self._launches = Launches(listener, lock, self.never_joined)
         self._stand_in_launches = Launches(listener, lock, self.never_joined)
         self._numbers = itertools.count(1)
@@ -85,28 +83,19 @@ class ProcessManager:
         `stand_in` also starts processes later, whenever one of the launcher takes longer than LATE_S to join, and until
         one has. The caller holds the lock.
         """
-        if self._launcher is not None:
-            self._former.append(self._launcher)
-        if self._stand_in is not None:
-            self._stand_in.close()
-        self._launcher, self._failures, self._launch_after = launcher, 0, 0.0
-        self._stand_in, self._standing_in = stand_in, False
+        self.launchers.use(launcher, stand_in)
+        self._failures, self._launch_after = 0, 0.0
         if launcher is None:
             self._retire()
 
     def _retire(self) -> None:
-        former, self._former, self._standing_in = self._former, [], False
-        for resident in [r for r in self.idle if not self._is_current(r)]:
+        former = self.launchers.hand_over()
+        for resident in [r for r in self.idle if not self.launchers.kept(r)]:
             self.end_idle(resident)
-        for resident in [r for r in self.starting if not self._is_current(r)]:
+        for resident in [r for r in self.starting if not self.launchers.kept(r)]:
             self._forget(resident)
         for launcher in former:
             launcher.close()
-
-    def _is_current(self, resident: Resident) -> bool:
-        """Whether the process is kept when it has run its split."""
-        one = resident.launcher
-        return one is self._launcher or one in self._former or (self._standing_in and one is self._stand_in)
 
     @property
     def starting(self) -> list[Resident]:
@@ -118,61 +107,58 @@ class ProcessManager:
         """How many splits are running and count. The caller holds the lock."""
         return sum(1 for r in self.residents.values() if r.item is not None and not r.exempt)
 
-    @property
-    def settled(self) -> bool:
-        """Whether a process of the current launcher has joined. The caller holds the lock."""
-        return any(r.launcher is self._launcher and r.line is not None for r in self.residents.values())
-
-    @property
-    def most(self) -> int:
-        """How many processes there may be. The caller holds the lock."""
-        room = self._launcher.max_processes if self._launcher is not None else 0
-        return min(room or self._max_processes, self._max_processes)  # 0: it has ended, and there will be another one
-
-    @property
-    def full(self) -> bool:
-        """Whether no more processes may be started. The caller holds the lock."""
-        return self._launcher is not None and self._room(self._launcher) <= 0
-
-    def _room(self, launcher: Launcher) -> int:
-        """How many more processes the launcher may start. Processes of other launchers count once they have joined, but
-        at a hand-over, those of the former launcher do not count.
-        """
-        others = [r for r in self.residents.values() if r.launcher is not launcher and r.line is not None]
-        launched = sum(1 for r in self.residents.values() if r.launcher is launcher)
-        others_count = 0 if self._former else len(others)
-        return min(self._max_processes - launched - others_count, launcher.max_processes - launched)
-
     def has_spare(self, count: int) -> bool:
-        """Whether so many processes are idle and no others have to be started. The caller holds the lock."""
-        return not self._former and sum(resident.launcher is self._launcher for resident in self.idle) >= count
+        """Whether so many are idle, for any connector, and no others have to be started. The caller holds the lock."""
+        launchers = self.launchers
+        return not launchers.former and sum(
+            r.launcher is launchers.current and not r.bound_at for r in self.idle) >= count
 
     def grow(self, wanted: int) -> None:
-        """Starts processes until `wanted` are idle or about to join, if there is room. The caller holds the lock."""
-        if self._launcher is None:
+        """Starts processes until `wanted` are idle, for any connector, or will be. The caller holds the lock."""
+        launchers = self.launchers
+        if launchers.current is None:
             return
-        if time.monotonic() >= self._launch_after:
-            self._grow(self._launcher, wanted)
-            if self._former:  # the first new process has not joined; Spark may be slow
-                self._grow(self._former[-1], wanted)
-        if self._stand_in is not None and not self._former:
-            self._standing_in = self._standing_in or self._is_late
-            if self._standing_in:
-                self._grow(self._stand_in, wanted)
+        if not self._pauses:
+            self._grow(launchers.current, wanted)
+            if launchers.former:  # the first new process has not joined; Spark may be slow
+                self._grow(launchers.former[-1], wanted)
+        if launchers.stand_in is not None and not launchers.former:
+            late = self._failures > 0 or launchers.late(time.monotonic() - LATE_S)
+            launchers.standing_in = launchers.standing_in or late
+            if launchers.standing_in:
+                self._grow(launchers.stand_in, wanted)
+
+    def make_room(self, choice: Choice[Resident], waiting: Iterable[Demand]) -> None:
+        """Ends idle processes that are bound to a connector if others wait, no more may be started, and those that have
+        ended can be replaced. The caller holds the lock.
+        """
+        current = self.launchers.current
+        if current is None or self._pauses or not self.launchers.full or current.max_processes <= 0:
+            return
+        for resident in choice.to_evict(waiting, time.monotonic()):
+            self._log.log(_logger, logging.WARNING, "Ending an executor process that is kept for connector %s, because "
+                          "others wait and there may be no more. If this happens often, increase heeler.executors.max "
+                          "or Spark's slots", resident.connector)
+            self.end_idle(resident)
+
+    def release(self, connector: str) -> None:
+        """Ends the processes that are bound to a connector, when their split has ended. The caller holds the lock."""
+        for resident in [r for r in self.idle if r.bound_at and r.connector == connector]:
+            self.end_idle(resident)
+        for resident in self.residents.values():
+            resident.released = resident.released or (
+                resident.item is not None and resident.item.connector == connector)
 
     @property
-    def _is_late(self) -> bool:
-        """Whether the launcher's processes do not start, or not in time."""
-        since = time.monotonic() - LATE_S
-        return self._failures > 0 or any(
-            r.line is None and r.launcher is self._launcher and r.since < since for r in self.residents.values())
+    def _pauses(self) -> bool:
+        return time.monotonic() < self._launch_after
 
     def _grow(self, launcher: Launcher, wanted: int) -> None:
-        available = sum(1 for r in (*self.idle, *self.starting) if r.launcher is launcher)
-        for _ in range(min(wanted - available, self._room(launcher))):
+        available = sum(1 for r in (*self.idle, *self.starting) if r.launcher is launcher and not r.bound_at)
+        for _ in range(min(wanted - available, self.launchers.room(launcher))):
             resident = Resident(self.next_number(), launcher)
             self.residents[resident.number] = resident
-            (self._stand_in_launches if launcher is self._stand_in else self._launches).put(resident)
+            (self._stand_in_launches if launcher is self.launchers.stand_in else self._launches).put(resident)
 
     def next_number(self) -> int:
         """A number that no other process has."""
@@ -184,7 +170,7 @@ class ProcessManager:
             if resident.number not in self.residents or resident.line is not None:
                 return
             self._forget(resident)
-            if resident.launcher is self._stand_in or time.monotonic() < self._launch_after:  # others, before the pause
+            if resident.launcher is self.launchers.stand_in or self._pauses:  # others have failed, before the pause
                 _logger.debug("An executor process did not start: %s", why)
                 return
             self._failures += 1
@@ -220,14 +206,15 @@ class ProcessManager:
                 return
             resident.line, resident.thread = line, thread
             self._failures = 0
-            if resident.launcher is self._launcher:
+            if resident.launcher is self.launchers.current:
                 self._retire()
 
     # Running splits
 
     def give(self, item: Item) -> None:
-        """Gives a split to the idle process that suits it best. The caller holds the lock, and a process is idle."""
+        """Gives a split to the idle process that suits it best. The caller holds the lock, and one suits."""
         resident = best_for(item.connector, self.idle)
+        assert resident is not None  # noqa: S101 - the pool has taken the split for one of them
         self.idle.remove(resident)
         self.most_busy = max(self.most_busy, len(self.residents) - len(self.idle))
         resident.take(item)
@@ -268,9 +255,18 @@ class ProcessManager:
             if not answer:
                 self._replace(resident, item)
                 break
-            resident.connector = item.connector
+            changes, result = wire.parted(answer)
+            declined = bool(changes) and not result and resident.connector not in {"", item.connector}
+            if not declined:
+                resident.connector = item.connector
+            if resident.bind(changes):
+                self._log.log(_logger, logging.INFO, "An executor process is kept for connector %s, whose plugins have "
+                              "set up in it: %s", resident.connector, changes)
+            if declined:
+                self._decline(resident, item)
+                continue
             try:
-                outcome: Outcome | Exception = outcome_of(answer, item.batch.task)
+                outcome: Outcome | Exception = outcome_of(result, item.batch.task)
             except SparkLostError as error:
                 outcome = error
             self._over(resident, item, outcome)
@@ -282,13 +278,20 @@ class ProcessManager:
 
     def _replace(self, resident: Resident, item: Item) -> None:
         """The process has not begun the split, because of what another connector has left there."""
-        self._replaced.log(
-            _logger, logging.WARNING, "Replacing an executor process: a thread or a timer that connector %s has left "
-            "behind still runs in it, or environment variables, limits or the like are changed", resident.connector)
+        self._log.log(_logger, logging.WARNING, "Replacing an executor process: a thread or a timer that connector %s "
+                      "has left behind still runs in it", resident.connector)
         with self._lock:
             pending, resident.item = resident.item is item, None
             if not resident.removed:
                 self.kill([resident])
+        if pending:
+            self._returned(item)
+
+    def _decline(self, resident: Resident, item: Item) -> None:
+        """The process has not begun the split, because it is bound to another connector."""
+        with self._lock:
+            pending, resident.item = resident.item is item, None
+            self._rest(resident)
         if pending:
             self._returned(item)
 
@@ -306,15 +309,11 @@ class ProcessManager:
                 return
             self.idle.append(resident)
             resident.since = time.monotonic()
-            if not self._is_current(resident) or (resident.new and self._crowded):
+            released = resident.released and resident.bound_at
+            if not self.launchers.kept(resident) or (resident.new and self.launchers.crowded) or released:
                 self.end_idle(resident)
             resident.new = False
             self._changed()
-
-    @property
-    def _crowded(self) -> bool:
-        """Whether more processes have joined than the limit allows, because the stand-in's did not wait for others."""
-        return not self._former and sum(1 for r in self.residents.values() if r.line is not None) > self._max_processes
 
     def _gone(self, resident: Resident, task: str | None) -> bool:
         """The process has ended or is unreachable; its split may have done all, some or none of its work. Returns
@@ -381,8 +380,7 @@ class ProcessManager:
     def close(self, timeout_s: float) -> None:
         """Ends idle processes and waits for that; kills the others. No more are started."""
         with self._lock:
-            launchers = [self._launcher, self._stand_in, *self._former]
-            self._launcher, self._stand_in, self._former = None, None, []
+            launchers = self.launchers.close()
             joined = [r for r in self.residents.values() if r.thread is not None]
             for resident in list(self.idle):
                 self.end_idle(resident)
@@ -392,8 +390,7 @@ class ProcessManager:
         for launches in (self._launches, self._stand_in_launches):
             launches.close()
         for launcher in launchers:
-            if launcher is not None:
-                launcher.close()
+            launcher.close()
         deadline = time.monotonic() + timeout_s
         for resident in joined:
             if resident.thread is not None:

@@ -3,7 +3,8 @@
 A frame is 8 bytes of length and the payload: a pickled split to the process, a pickled list with its Outcome back. A
 frame of length 0 asks the process to end. Before the split of another connector than the previous one's, the payload
 has a byte (OTHER); the process answers with a frame of length 0 if it must be replaced before it may run that split.
-Each process has two connections: for work, and the leash (link.py).
+What plugins have set up in the process (set_up.py) is said before the result; if nothing follows, it was the previous
+connector, and the split has not run. Each process has two connections: for work, and the leash (link.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from spark_tasks.spark.executor import MAX_RESULT_BYTES
 HEAD = struct.Struct(">Q")
 HELLO = struct.Struct(">Q?Q32s32s")  # number, leash?, pid, proof, challenge
 OTHER = b"\0"  # a pickle begins with another byte
+_SET_UP = b"\0"  # begins and ends the text with what was set up
+_MAX_TEXT = 1000  # bytes of it
 CHALLENGE_BYTES = 32
 GREETING_S = 10.0  # for the handshake on a connection
 _CHUNK = 1 << 20
@@ -119,6 +122,23 @@ def receive(sock: socket.socket, max_bytes: int | None = None) -> bytes | bytear
     if len(begun) > size:
         raise ConnectionLostError(f"{len(begun) - size} bytes more than a frame")
     return exactly(sock, size, begun) if len(begun) < size else begun
+
+
+def after_changes(changes: str, answer: bytes = b"") -> bytes:
+    """The payload of an answer with what was set up in the process, if anything was."""
+    if not changes:
+        return answer
+    return _SET_UP + changes.encode(errors="replace").replace(_SET_UP, b"?")[:_MAX_TEXT] + _SET_UP + answer
+
+
+def parted(payload: bytes | bytearray) -> tuple[str, bytes | bytearray | memoryview]:
+    """What was set up in the process, and the rest of an answer."""
+    if not payload.startswith(_SET_UP):
+        return "", payload
+    end = payload.find(_SET_UP, 1, _MAX_TEXT + 2)
+    if end < 0:
+        return "", b""
+    return payload[1:end].decode(errors="replace") or "something", memoryview(payload)[end + 1:]
 
 
 def _proof(token: bytes, side: bytes, hello: Hello, challenge: bytes | bytearray) -> bytes:

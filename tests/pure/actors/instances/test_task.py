@@ -91,7 +91,9 @@ class Rig:
         self.ticker.start()
         self.runner = ScriptedRunner()
         self.contexts: list[str] = []
-        self.actors = TaskActors(self.reports.append, self._make, self.ticker, self._context)
+        self.released: list[ConnectorTaskId] = []
+        self.actors = TaskActors(
+            self.reports.append, self._make, self.ticker, self._context, released=self.released.append)
 
     def _make(self, _start: StartTask, wake: Callable[[], None]) -> Any:
         self.runner.wake = wake
@@ -139,6 +141,7 @@ def test_a_task_runs_until_it_is_stopped(rig: Rig) -> None:
     assert rig.runner.calls == ["start", "close"]
     assert len(rig.runner.threads) == 1, "all calls come from one thread"
     assert set(rig.contexts) == {"c-0"}
+    assert rig.released == [TASK]
     wait_until(lambda: not ref.is_alive())
 
 
@@ -275,6 +278,7 @@ def test_a_hanging_batch_is_abandoned(rig: Rig, caplog: pytest.LogCaptureFixture
     wait_until(lambda: runner.runs == 1)
     ref.tell(Stop())
     rig.actors.cancel(ref)
+    assert rig.released == [TASK], "its plugin may never return"
     wait_until(lambda: not ref.is_alive())
     assert "cancel" in runner.calls
     assert runner.calls[-1] == "close"

@@ -12,8 +12,8 @@ import pytest
 
 from spark_tasks.errors import DataError
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
-from spark_tasks.spark.residents import process_manager
-from spark_tasks.spark.residents.process import Resident, best_for
+from spark_tasks.spark.residents import binding, process_manager
+from spark_tasks.spark.residents.process import Resident
 from spark_tasks.task import DeferredSplit
 from tests.rigs.executors import (
     MAX_PROCESSES,
@@ -22,6 +22,7 @@ from tests.rigs.executors import (
     Kept,
     Processes,
     Rig,
+    SetSomethingUp,
     Slow,
     Threads,
     begun,
@@ -29,12 +30,12 @@ from tests.rigs.executors import (
 )
 from tests.rigs.splits import (
     Answer,
-    ChangeProcess,
     CloseDescriptors,
+    ForgetAlarm,
+    ImportModule,
     ImportUsual,
     LeaveBehind,
     OomScore,
-    SeeProcess,
 )
 from tests.rigs.support import wait_until
 
@@ -332,12 +333,98 @@ def test_a_process_restores_itself_before_another_connectors_first_split_that_it
     rig.listener.close()
 
 
-def test_another_connector_gets_the_process_that_was_not_used_for_longest(rig: Rig) -> None:
-    rig.idle(1)
+def bound(rig: Rig) -> dict[int, str]:
+    """The processes that are bound, and to which connectors."""
+    return {number: one.connector for number, one in rig.processes.residents.items() if one.bound_at}
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_process_in_which_something_was_set_up_is_for_its_connector_alone(
+    after: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    rig, launcher = Rig(), Threads()
+    launcher.max_processes = 1
+    rig.pool.use(launcher)
+    assert rig.submit("a-0", SetSomethingUp(after)).result(20) == [None]
+    (number,) = used(rig, "a")
+    waits = rig.submit("b-0", Answer(1))
+    wait_until(lambda: bound(rig) == {number: "a"})
+    assert not rig.settled(waits)
+    launcher.max_processes = 2
+    wait_until(lambda: rig.settled(waits))
+    for task in ("a-1", "b-1", "a-0", "b-0"):
+        assert rig.submit(task, Answer(2)).result(20) == [2]
+    assert (waits.result(1), bound(rig), used(rig, "a")) == ([1], {number: "a"}, {number})
+    assert "is kept for connector a, whose plugins have set up in it: something" in caplog.text
+    assert (launcher.asked, rig.died) == (2, 0)
+    rig.pool.close(CancelledError(), 5)
+    rig.listener.close()
+
+
+def test_a_bound_process_is_no_spare_one(rig: Rig) -> None:
+    assert rig.submit("a-0", SetSomethingUp()).result(20) == [None]
+    only(rig, "a")
     with rig.lock:
-        processes = [Resident(n, Threads(), connector=name) for n, name in enumerate("abca")]
-    assert [best_for(name, processes).number for name in "abcd"] == [3, 1, 2, 0]
-    assert best_for("d", [*processes, Resident(9, Threads())]).number == 9
+        rig.pool.dispatch()
+    wait_until(lambda: [one.bound_at > 0 for one in rig.processes.idle] == [True, False], what="another one")
+
+
+def test_a_bound_process_makes_room_for_others_after_a_while_if_there_may_be_no_more(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig, launcher = Rig(), Threads()
+    launcher.max_processes = 1
+    rig.pool.use(launcher)
+    assert rig.submit("a-0", SetSomethingUp()).result(20) == [None]
+    (number,) = used(rig, "a")
+    waits = rig.submit("b-0", Answer(1))
+    assert not rig.settled(waits)
+    assert rig.submit("a-0", Answer(2)).result(20) == [2]
+    assert bound(rig) == {number: "a"}
+    monkeypatch.setattr(binding, "KEEP_S", 0.0)
+    wait_until(lambda: rig.settled(waits))
+    assert (waits.result(1), bound(rig), launcher.asked) == ([1], {}, 2)
+    assert "Ending an executor process that is kept for connector a" in caplog.text
+    assert rig.submit("a-0", Answer(3)).result(20) == [3]
+    assert (launcher.asked, rig.died) == (2, 0)
+    rig.pool.close(CancelledError(), 5)
+    rig.listener.close()
+
+
+def test_no_process_makes_room_while_none_can_be_started_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_manager, "BACKOFF_S", 60.0)
+    monkeypatch.setattr(process_manager, "MAX_BACKOFF_S", 60.0)
+    monkeypatch.setattr(binding, "KEEP_S", 0.0)
+    rig, launcher = Rig(), Threads()
+    launcher.max_processes = 1
+    rig.pool.use(launcher)
+    assert rig.submit("a-0", SetSomethingUp()).result(20) == [None]
+    launcher.broken, launcher.max_processes = "too many processes", 2
+    waits = rig.submit("b-0", Answer(1))
+    wait_until(lambda: not rig.processes.starting and launcher.asked > 1)
+    launcher.max_processes = 1
+    assert not rig.settled(waits)
+    assert list(bound(rig).values()) == ["a"]
+    assert rig.submit("a-0", Answer(2)).result(20) == [2]
+    rig.pool.close(CancelledError(), 5)
+    rig.listener.close()
+
+
+def test_bound_processes_of_a_connector_end_with_its_task_busy_ones_after_their_split(rig: Rig) -> None:
+    """Its next task may have another plugin."""
+    for task in ("a-0", "b-0"):
+        assert rig.submit(task, SetSomethingUp()).result(20) == [None]
+    held = rig.gate("a-1", "held")
+    assert rig.submit("a-0", SetSomethingUp()).result(20) == [None]
+    wait_until(lambda: sorted(bound(rig).values()) == ["a", "a", "b"])
+    rig.pool.release("a")
+    assert sorted(bound(rig).values()) == ["a", "b"]
+    gates["held"].set()
+    assert held.result(20) == ["held"]
+    wait_until(lambda: list(bound(rig).values()) == ["b"])
+    assert rig.submit("a-0", Answer(1)).result(20) == [1]
+    assert rig.died == 0
 
 
 def only(rig: Rig, connector: str) -> None:
@@ -349,15 +436,12 @@ def only(rig: Rig, connector: str) -> None:
 
 
 @pytest.mark.integration  # processes of their own
-def test_what_a_plugin_has_changed_in_its_process_is_restored_for_other_connectors(
+def test_an_alarm_that_a_plugin_has_forgotten_does_not_hit_other_connectors(
     real: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(real.processes, "grow", lambda _wanted: None)  # it stays the only one
-    (before,) = real.submit("b-0", SeeProcess()).result(30)
-    assert real.submit("a-0", ChangeProcess()).result(30) == [before[-1]]
-    (own,) = real.submit("a-0", SeeProcess()).result(30)
-    assert own[1:-1] != before[1:-1], "of its own connector, a process keeps what it has"
-    assert real.submit("b-0", SeeProcess(), SeeProcess()).result(30) == [before, before]
+    (pid,) = real.submit("a-0", ForgetAlarm()).result(30)
+    assert real.submit("b-0", ImportModule(), Answer(1, 1.5)).result(30)[0][-1] == pid
 
 
 @pytest.mark.integration  # processes of their own
@@ -371,7 +455,7 @@ def test_usual_plugins_share_processes(
         pids = {batch.result(60)[0] for batch in batches}
         assert pids <= {process.pid for process in processes.started}
     assert len(processes.started) == most
-    assert "Replacing" not in caplog.text
+    assert "executor process" not in caplog.text, "none is replaced, or kept for a connector"
 
 
 @pytest.mark.integration  # processes of their own
@@ -386,7 +470,7 @@ def test_a_process_in_which_a_plugin_still_runs_is_replaced_for_other_connectors
 ) -> None:
     (pid,) = real.submit("a-0", LeaveBehind(kind)).result(30)
     only(real, "a")
-    assert real.submit("b-0", SeeProcess()).result(30)[0][-1] != pid
+    assert real.submit("b-0", ImportModule()).result(30)[0][-1] != pid
     assert "that connector a has left behind" in caplog.text
     wait_until(lambda: [p.poll() for p in processes.started if p.pid == pid] == [-signal.SIGKILL])
     assert real.died == 0, "it was expected to end"

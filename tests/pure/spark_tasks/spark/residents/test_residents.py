@@ -87,6 +87,34 @@ def test_output_of_the_workers_executor_processes_is_masked(
     launcher.close()
 
 
+STARTS = """
+import os, sys
+from spark_tasks.spark.environment import keep_environment
+from spark_tasks.spark.residents.local import LocalLauncher
+from spark_tasks.spark.residents.wire import Ticket
+keep_environment()
+os.environ["NLS_LANG"] = "GERMAN"  # as a plugin's module does when the worker imports it
+os.environ["PYSPARK_PYTHON"] = "python4"
+sys.executable = sys.argv[1]
+launcher = LocalLauncher("", 1)
+launcher.launch(Ticket(0, b""))
+sys.stdin.read()
+launcher.close()
+"""
+
+
+def test_processes_do_not_inherit_what_plugins_set_up_in_the_worker(tmp_path: Path) -> None:
+    program, seen = tmp_path / "python", tmp_path / "seen"
+    program.write_text(f"#!/bin/sh\nenv >{seen}.new\nmv {seen}.new {seen}\ncat >/dev/null\n")
+    program.chmod(0o700)
+    with subprocess.Popen([sys.executable, "-c", STARTS, str(program)], stdin=subprocess.PIPE,
+                          env={**os.environ, "OF_THE_USER": "yes"}) as worker:
+        wait_until(seen.exists, 30)
+        worker.communicate()
+    found = dict(line.partition("=")[::2] for line in seen.read_text().splitlines())
+    assert [found.get(name) for name in ("OF_THE_USER", "PYSPARK_PYTHON", "NLS_LANG")] == ["yes", "python4", None]
+
+
 def test_a_local_process_that_ended_before_it_joined_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,3 +63,19 @@ def test_the_end_of_a_connection_is_left_to_send(sockets):
     assert wire.begin_to_send(worker, b"split") == 0
     with pytest.raises(OSError, match="Broken pipe"):
         wire.send(worker, b"split")
+
+
+@pytest.mark.parametrize(("changes", "answer"), [
+    ("", b"\x80pickle"), ("the locale", b"\x80pickle"), ("the locale", b""), ("", b""),
+    ("environment variables (\u00fc)", b"\x80\0"),
+])
+def test_what_was_set_up_comes_before_the_answer(changes, answer):
+    assert wire.parted(bytearray(wire.after_changes(changes, answer))) == (changes, answer)
+
+
+def test_what_was_set_up_is_short_and_an_unfinished_text_is_no_answer():
+    changes, answer = wire.parted(wire.after_changes("a\0b" + "x" * 100_000, b"pickle"))
+    assert (changes, answer) == ("a?b" + "x" * 997, b"pickle")
+    assert wire.parted(b"\0\xff\0") == ("\ufffd", b"")
+    assert wire.parted(b"\0" + b"x" * 2000 + b"\0") == ("", b"")
+    assert wire.parted(b"\0\0pickle") == ("something", b"pickle")
