@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pyarrow as pa
 
 from spark_tasks.dead_letters.refusals import Original, Refusals
 from spark_tasks.dead_letters.source_records import produced_header
+from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.append import Appender, partitions_given
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.errors import InvalidTopicError, NoSuchPartitionError
@@ -27,18 +30,32 @@ class SoundAppender:
 
     `limit`: the producer's max.request.size. `use(topic)` is called before records are appended to the topic. The
     others are added to `refusals`, without what makes one too large. None for errors.tolerance=none: whoever finds
-    such a record raises its error.
+    such a record raises its error. `settles`: also those that only a broker refuses, by `settle`; otherwise such a
+    record is an error of the appender.
     """
 
     def __init__(
         self, appender: Appender, cluster: KafkaCluster, limit: int, use: Callable[[str], None],
-        refusals: Refusals | None,
+        refusals: Refusals | None, *, settles: bool = False,
     ) -> None:
         self._appender = appender
         self._cluster = cluster
         self._limit = limit
         self._use = use
         self._refusals = refusals
+        self._settles = settles and refusals is not None
+        self._refused: deque[tuple[Failure, Original]] = deque()  # by brokers
+
+    def settle(self) -> list[pa.RecordBatch]:
+        """Adds the records that brokers have refused since the last call to the refusals, and returns them; all that
+        were appended, if the appender has flushed.
+        """
+        settled = []
+        while self._refusals is not None and self._refused:
+            failure, original = self._refused.popleft()
+            self._refusals.add(failure, original)
+            settled.append(original.raw)
+        return settled
 
     def append(
         self, topic: str, partitions: pa.Array | Rows | None, raw: pa.RecordBatch, on_append: OnAppend | None = None
@@ -73,9 +90,17 @@ class SoundAppender:
                 raw, partitions = _taken(kept, raw, partitions)
                 rows = rows[kept]
         if len(raw):
-            self._appender.append(topic, partitions, raw, on_append and (
-                lambda partition, some, offset: on_append(partition, rows[some], offset)))
+            landed = on_append and (lambda partition, some, offset: on_append(partition, rows[some], offset))
+            on_refusal = partial(self._refuse_later, topic, partitions_given(partitions), raw)
+            self._appender.append(topic, partitions, raw, landed, on_refusal if self._settles else None)
         return raw, rows
+
+    def _refuse_later(
+        self, topic: str, given: Rows | None, raw: pa.RecordBatch, row: int, error: ConnectError
+    ) -> None:
+        """An OnRefusal, called on the IO thread."""
+        origin = produced_header(-1 if given is None else int(given[row]))
+        self._refused.append((_failure(row, error), Original(topic, raw.slice(row, 1), origin=origin)))
 
 
 def _failure(row: int, error: Exception) -> Failure:

@@ -155,13 +155,13 @@ class RecordWriter:
         self.refusals = Refusals(job.errors)
         self._limit = int(job.appender.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
         self._sound = SoundAppender(
-            self._appender, self._cluster, self._limit, self._use, self.refusals if job.errors.tolerant else None)
+            self._appender, self._cluster, self._limit, self._use, self.refusals if job.errors.tolerant else None,
+            settles=True)
         self.read = 0  # before the transforms
         self.read_bytes = 0
         self.records = 0
         self.size = 0
         self.topics: dict[str, None] = {}
-        self.flush = self._appender.flush
         self.close = self._appender.close
 
     @property
@@ -185,12 +185,25 @@ class RecordWriter:
         except ToleranceExceededError:
             self.refusals.end_source()
             raise
-        self.refusals.send(self._append_letters)  # with the other records: in their transaction, if any
+        self._send_letters()
 
     def write_produced(self, topic: str, partitions: pa.Array, raw: pa.RecordBatch) -> None:
         """Appends records that the pipeline has already transformed and converted."""
         with phase("write"):
             self._append(topic, partitions, raw)
+        self._send_letters()
+
+    def flush(self) -> None:
+        """Waits until all records and letters are acknowledged. Raises the first error."""
+        self._appender.flush()
+        self._send_letters()
+        self._appender.flush()
+
+    def _send_letters(self) -> None:
+        """With the other records: in their transaction, if any."""
+        for refused in self._sound.settle():
+            self.records -= 1
+            self.size -= size_of(refused)
         self.refusals.send(self._append_letters)
 
     def _append(self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch) -> None:

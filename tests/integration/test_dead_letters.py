@@ -211,6 +211,23 @@ def test_records_that_are_too_large_are_skipped(source: SourceRig) -> None:
         "KAFKA_PRODUCE", "org.apache.kafka.common.errors.RecordTooLargeException")
 
 
+def test_a_record_that_only_the_broker_refuses_is_skipped(source: SourceRig) -> None:
+    """As in Kafka Connect; it failed the task, again and again."""
+    source.make_topic(1, **{"max.message.bytes": "10000"})
+    source.limit(10)
+    dead = f"dead-{source.name}"
+    loop = source.start(**TOLERANT, **{"errors.deadletterqueue.topic.name": dead, "large": "3"})
+    loop.await_records(9, 60)
+    assert source.values() == [f"0:{n}" for n in range(10) if n != 3]
+    [(value, headers)] = letters(source.bootstrap, dead)
+    assert value == b"0:3" + b"x" * 20_000
+    assert (headers["stage"], headers["exception.class.name"], headers["heeler.letter.produced"]) == (
+        "KAFKA_PRODUCE", "org.apache.kafka.common.errors.RecordTooLargeException", "-1")
+    source.limit(20)
+    loop.await_records(19, 60)
+    assert len(source.values()) == 19
+
+
 def test_records_that_no_partition_takes_are_skipped(source: SourceRig) -> None:
     source.make_topic(1)
     source.limit(10)

@@ -10,7 +10,7 @@ import pytest
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Refusals
-from spark_tasks.kafka.errors import InvalidTopicError
+from spark_tasks.kafka.errors import InvalidTopicError, RecordRefusedError
 from spark_tasks.kafka.records.encode import encode
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.too_large import too_large
@@ -57,16 +57,17 @@ def rig():
     """A topic with two partitions; `lands` and `appended` tell what an Appender has been given."""
     rig = SimpleNamespace(appended=[], used=[], lands=[])
 
-    def append(topic, partitions, raw, on_append):
+    def append(topic, partitions, raw, on_append, on_refusal):
+        rig.on_refusal = on_refusal
         rig.appended.append((topic, partitions if partitions is None else list(partitions), values(raw)))
         if on_append is not None:
             on_append(1, np.arange(len(raw)), 7)
 
-    def made(*, tolerant):
+    def made(*, tolerant, settles=False):
         rig.refusals = Refusals(ErrorHandling(tolerant=True, queue="dead", with_headers=True))
         return SoundAppender(
             SimpleNamespace(append=append), SimpleNamespace(partitions=lambda _topic, **_: [0, 1]), LIMIT,
-            rig.used.append, rig.refusals if tolerant else None)
+            rig.used.append, rig.refusals if tolerant else None, settles=settles)
 
     rig.made = made
     rig.landed = lambda partition, rows, offset: rig.lands.append((partition, rows.tolist(), offset))
@@ -89,6 +90,25 @@ def refused(rig):
 
     rig.refusals.send(append)
     return found
+
+
+def test_a_record_that_only_a_broker_refuses_is_settled_later(rig):
+    sound = rig.made(tolerant=True, settles=True)
+    sound.append("t", pa.array([0, 5, 1]), raw_batch([b"a", b"lost", b"b"]))
+    assert sound.settle() == []
+    rig.on_refusal(1, RecordRefusedError("no key"))
+    assert [values(one) for one in sound.settle()] == [[b"b"]]
+    assert sound.settle() == []
+    letters = []
+    rig.refusals.send(lambda _topic, raw, _: letters.extend(raw.to_pylist()))
+    produced = [pair["value"] for pair in letters[1]["headers"] if pair["key"] == "heeler.letter.produced"]
+    assert ([letter["value"] for letter in letters], produced) == ([b"lost", b"b"], [b"1"])
+
+
+@pytest.mark.parametrize("tolerant", [True, False])
+def test_otherwise_it_is_an_error_of_the_appender(rig, tolerant):
+    rig.made(tolerant=tolerant, settles=not tolerant).append("t", None, raw_batch([b"a"]))
+    assert rig.on_refusal is None
 
 
 @pytest.mark.parametrize("kind", [np.array, pa.array])
