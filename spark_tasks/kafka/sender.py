@@ -229,9 +229,13 @@ class Sender:
         self._pump_soon()
 
     async def _checked(self, batch: PendingBatch, node: int, result: Exception | int) -> Exception | int:
-        """Returns the result of a batch; that of a duplicate if the leader has forgotten that it appended it before."""
+        """Returns the result of a batch; that of a duplicate if the leader has forgotten that it appended it before, or
+        does not look because it refuses the records now: the topic's settings may have changed meanwhile.
+        """
         sent_before = batch.number <= self._queues[batch.where].retried
-        if self._identity is None or not sent_before or not isinstance(result, protocol.OutOfOrderSequenceNumberError):
+        doubtful = isinstance(result, protocol.OutOfOrderSequenceNumberError) or (
+            isinstance(result, RecordsError) and (batch.count == 1 or bool(result.bad)))
+        if self._identity is None or not sent_before or not doubtful:
             return result
         last = next_sequence(batch.sequence, batch.count - 1)
         try:

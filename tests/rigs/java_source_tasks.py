@@ -39,7 +39,6 @@ class Kafka:
         self.leads = True
         self.waits = threading.Event()  # for a leader
         self.responds = True
-        self.refusing = lambda _: None  # dead letters
 
     def start(self): ...
     def cancel(self): ...
@@ -88,9 +87,7 @@ class Appender:
         self._kafka = kafka
         self.sequences, self._batch, self._closed = {}, [], threading.Event()
 
-    def append(self, topic, _partitions, raw, landed=None, on_refusal=None):
-        if on_refusal is not None:
-            self._kafka.refusing(on_refusal)
+    def append(self, topic, _partitions, raw, landed=None, on_refusal=None):  # noqa: ARG002
         start = len(self._kafka.appended) + len(self._batch)
         self._batch += [(topic, value) for value in raw.column("value").to_pylist()]
         if landed is not None:

@@ -12,9 +12,13 @@ from heeler.java_host import frame_writer
 from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.patience import Patience
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.refusals import NONE_REFUSED
 from spark_tasks.host_frames import REFUSED, Batch
 from spark_tasks.kafka.errors import RecordRefusedError
+from spark_tasks.kafka.records.errors import RecordTooLargeError
+from spark_tasks.metrics.task import SplitFigures, TaskMetrics
 from spark_tasks.sources.delivery import Lane
+from spark_tasks.sources.java_source_split import JavaSourceResult
 from tests.rigs.raw_records import raw_batch
 
 
@@ -58,3 +62,32 @@ def test_records_that_a_broker_refuses_are_bad_ones_of_which_the_plugin_is_told(
     (positions,) = (one.to_json() for one in writer.positions)
     partitions = np.frombuffer(base64.b64decode(positions["partitions"]), np.int32)
     assert partitions.tolist() == [4, REFUSED, 4, REFUSED]
+
+
+def test_a_letter_that_only_the_broker_finds_too_large_is_counted_and_fails_nothing(monkeypatch):
+    """The split has counted it as written, as it does not write it."""
+    letters = raw_batch([b"a", b"b"])
+    appended = []
+
+    class Appender:
+        def __init__(self, *_, **__): ...
+
+        def flushed(self, *_, **__):
+            return True
+
+        def append(self, topic, _partitions, raw, *, on_refusal):
+            appended.append((topic, raw))
+            on_refusal(1, RecordTooLargeError(1, 9, None, topic))
+
+    monkeypatch.setattr(frame_writer, "Appender", Appender)
+    taken = JavaSourceResult((), (("dead", letters),), NONE_REFUSED, SplitFigures())
+    writer = FrameWriter(None, {}, lambda: Lane(None), lambda _: None, SimpleNamespace(taken=lambda *_: taken),
+                         ErrorHandling(tolerant=True, queue="dead"), brokers_create=False)
+    none = np.array([], np.int32)
+    frame = Batch(1, (), none, none, letters.slice(0, 0), (), False, False, None, cut=SimpleNamespace())
+    assert writer.write(frame, Patience(1))
+    assert appended == [("dead", letters)]
+    metrics = TaskMetrics()
+    metrics.refused({}, 0, 2, 0)
+    writer.refused.report_to(metrics, skipped=True)
+    assert (metrics.letters, metrics.lost_letters) == (1, 1)

@@ -83,7 +83,9 @@ class Broker:
             responses.append(ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=parts))
         if fault == "restart":  # as Kafka's, it then knows only the last batch of each producer
             self.recent = defaultdict(list, {where: batches[-1:] for where, batches in self.recent.items()})
-        if fault in ("lost response", "restart"):
+        if fault == "narrowed":
+            self.largest = 600
+        if fault in ("lost response", "restart", "narrowed"):
             raise protocol.RequestTimedOutError("lost")
         return ProduceResponse(responses=responses)
 
@@ -92,10 +94,11 @@ class Broker:
         partition = described.PartitionResponse
         error = self.describe_faults.pop(0) if self.describe_faults else 0
         return DescribeProducersResponse(topics=[described(name=topic.name, partitions=[
-            partition(partition_index=index, error_code=error, active_producers=[] if error else [
+            partition(partition_index=index, error_code=error, active_producers=[
                 partition.ProducerState(producer_id=ME.producer_id, producer_epoch=ME.epoch,
                                         last_sequence=self.expected[topic.name, index] - 1),
-            ]) for index in topic.partition_indexes]) for topic in request.topics])
+            ] if not error and (topic.name, index) in self.expected else [])
+            for index in topic.partition_indexes]) for topic in request.topics])
 
     def bad(self, data):
         """The rows of a batch that are refused."""
@@ -257,6 +260,18 @@ def test_records_that_a_broker_refuses_are_left_out(identity, naming, faults, ki
         assert appender.sequences == ({("t", 0): len(expected)} if identity else {})
     finally:
         cluster.io.close()
+
+
+def test_a_record_that_was_appended_before_a_broker_refuses_it_is_not_left_out(started):
+    """The topic's limit was lowered after the response was lost. The next record would take its sequence number."""
+    broker, refused = Broker([None, "narrowed"]), []
+    appender = Appender(started(broker), ME)
+    appender.append("t", 0, raw([b"a"]))
+    appender.flush()
+    for value in (LARGE, b"b"):
+        appender.append("t", 0, raw([value]), on_refusal=lambda *refusal: refused.append(refusal))
+    appender.flush()
+    assert (broker.logs["t", 0], refused) == ([b"a", LARGE, b"b"], [])
 
 
 def test_a_refused_record_is_reported_with_the_brokers_reason(started):
