@@ -14,13 +14,12 @@ from weakref import WeakMethod
 import kafka.errors as protocol
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import create_connection
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector, Task, TaskState
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataResponse
 
 from spark_tasks.backoff import doubled
 from spark_tasks.kafka.errors import tls_refusal
-from spark_tasks.kafka.recovery import RecoveringManager
+from spark_tasks.kafka.recovery import PausingManager, RecoveringManager
 from spark_tasks.kafka.transports import TcpTransport, TlsTransport
 
 _logger = logging.getLogger(__name__)
@@ -126,7 +125,7 @@ def weak_call(method: Callable[[], object]) -> Callable[[], None]:
     return call
 
 
-class Manager(KafkaConnectionManager):  # type: ignore[misc]
+class Manager(PausingManager):
     """Raises an error if a login or a certificate is rejected. The library retries until the timeout, and then reports
     only the timeout.
     """

@@ -20,11 +20,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.errors import SaslAuthenticationFailedError
+from kafka.net.manager import KafkaConnectionManager
 
 from heeler.worker.logs import ConnectFormatter, log_context
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.connections import Connections, Deadline, Loop, Manager
 from spark_tasks.kafka.errors import KafkaUnavailableError
+from spark_tasks.kafka.recovery import RecoveringManager
 from tests.rigs.serving import Certificates, make_certificates
 from tests.rigs.support import wait_until
 
@@ -65,6 +67,29 @@ def test_coroutines_cancelled_by_close_are_not_logged_as_defects(connections, ca
         assert begun.wait(10)
         connections.close()
     assert [record for record in caplog.records if record.name.startswith("spark_tasks")] == []
+
+
+@pytest.mark.parametrize("kind", [Manager, RecoveringManager])
+def test_pauses_grow_if_connections_are_accepted_and_closed_at_once(kind: type[KafkaConnectionManager]) -> None:
+    """As by a proxy whose broker is down. There was no pause at all."""
+
+    class Closing(socketserver.BaseRequestHandler):
+        """Closes each connection at once."""
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Closing) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        loop = Loop()
+        manager = kind(loop, bootstrap_servers=[f"127.0.0.1:{server.server_address[1]}"], reconnect_backoff_ms=100)
+        [node] = manager.cluster.bootstrap_brokers()
+        timeouts = []
+        for _ in range(3):
+            wait_until(lambda: loop.poll(timeout_ms=5) is None and manager.connection_delay(node.node_id) == 0)
+            failed = manager.get_connection(node.node_id).init_future.failed
+            wait_until(lambda failed=failed: loop.poll(timeout_ms=5) is None and failed())
+            wait_until(lambda: loop.poll(timeout_ms=5) is None and manager.connection_delay(node.node_id) > 0)
+            timeouts.append(manager.socket_connection_setup_timeout_ms(node.node_id))
+        server.shutdown()
+    assert timeouts == sorted(set(timeouts)), "they grow with each failure, as the pauses do"
 
 
 def test_idle_connections_are_looked_for_again_and_again() -> None:
