@@ -61,5 +61,5 @@ def python_path() -> str:
     plugin folders, whose modules are found by their names (spark_tasks/spaces.py).
     """
     here = str(Path(spark_tasks.__file__).resolve().parent.parent)
-    before = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    before = [p for p in inherited().get("PYTHONPATH", "").split(os.pathsep) if p]
     return os.pathsep.join(dict.fromkeys([here, *before]))

@@ -125,8 +125,8 @@ def _temporary_files(settings: Mapping[str, str], folder: Path) -> dict[str, str
     """Returns environment variables that put the JVM's temporary files, and Spark's, into the folder, unless the
     settings or the user's environment say otherwise.
     """
-    options = [f'"-Djava.io.tmpdir={folder}"', os.environ.get("SPARK_SUBMIT_OPTS", "")]  # the last one applies
-    chosen = "spark.local.dir" in settings or "SPARK_LOCAL_DIRS" in os.environ
+    options = [f'"-Djava.io.tmpdir={folder}"', inherited().get("SPARK_SUBMIT_OPTS", "")]  # the last one applies
+    chosen = "spark.local.dir" in settings or "SPARK_LOCAL_DIRS" in inherited()
     return {"SPARK_SUBMIT_OPTS": " ".join(options), **({} if chosen else {"SPARK_LOCAL_DIRS": str(folder)})}
 
 

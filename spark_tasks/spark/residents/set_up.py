@@ -49,14 +49,19 @@ class SetUp:
     def __init__(self) -> None:
         self._before = _state()
         self._umask = _umask()
+        self._umask_changed = False
 
     def changes(self, *, with_umask: bool = False) -> str:
         """What has been set up, for a log line; "" if nothing was. Takes about 15 µs if nothing has changed. The umask
-        can only be read by changing it for a moment, so it is not looked at after each split.
+        can only be read by changing it for a moment, so it is not looked at after each split, until it was found.
         """
-        now = _state()
-        found = [] if now == self._before else list(_differences(self._before, now))
-        if with_umask and _umask() != self._umask:
+        try:
+            now = _state()
+            found = [] if now == self._before else list(_differences(self._before, now))
+        except Exception:  # noqa: BLE001 - of objects of plugins; the split has run, so its answer has to be sent
+            found = ["something that cannot be compared"]
+        if (with_umask or self._umask_changed) and _umask() != self._umask:
+            self._umask_changed = True  # otherwise the next split's answer would share this process again
             found.append("the umask")
         return ", ".join(found)
 

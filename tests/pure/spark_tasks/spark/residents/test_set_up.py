@@ -106,7 +106,20 @@ def test_a_umask_is_found_before_a_split_of_another_connector() -> None:
     set_up = SetUp()
     os.umask(0o077)
     assert (set_up.changes(), set_up.changes(with_umask=True)) == ("", "the umask")
+    assert set_up.changes() == "the umask", "once found, it is looked at after each split"
     assert os.umask(0o077) == 0o077
+
+
+def test_what_cannot_be_compared_counts_as_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_up = SetUp()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "path", [np.zeros(2), *sys.path])
+        array = set_up.changes()
+    with monkeypatch.context() as patch:
+        patch.delattr(sys, "stdout")
+        deleted = set_up.changes()
+    assert (array, deleted) == ("something that cannot be compared",) * 2
+    assert set_up.changes() == ""
 
 
 def test_several_changes_are_named_without_values() -> None:
