@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import socket
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
@@ -29,6 +30,7 @@ _UNREACHABLE: Final = frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENET
 _OF_MACHINE: Final = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _MAX_CAUSES: Final = 10
+_SUSPENDABLE: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 SOURCE_TASK = "org.apache.kafka.connect.runtime.WorkerSourceTask"
 """The class that dead letters name for the stage KAFKA_PRODUCE."""
@@ -168,7 +170,11 @@ def _free_locals(error: Exception) -> None:
     keep the records of its attempt.
     """
     for cause in _with_causes(error):
-        traceback.clear_frames(cause.__traceback__)
+        for frame, _ in traceback.walk_tb(cause.__traceback__):
+            if frame.f_code.co_flags & _SUSPENDABLE:
+                continue  # clearing the frame would close a plugin's generator or coroutine
+            with suppress(RuntimeError):  # the frame still runs
+                frame.clear()
 
 
 def combined(failures: Sequence[StageFailedError]) -> StageFailedError:

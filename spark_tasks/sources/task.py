@@ -250,7 +250,7 @@ class SourceTask(TaskRunner):
             self._batch = None
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
         except Exception as error:  # noqa: BLE001 - errors of Spark and of plugins
-            return self._failed(error)
+            return self._failed(error, of_batch=True)
         plan, flight, self._batch = self._batch.plan, self._batch.flight, None
         if plan is None:
             self._used(results[0].topics)
@@ -308,11 +308,11 @@ class SourceTask(TaskRunner):
         for topic in sorted(topics):
             self._context.topic_used(topic)
 
-    def _failed(self, error: Exception) -> Progress:
-        """Prepares the repetition of all records since the committed offsets after a retriable error; only of the
-        offsets if just these could not be written. Raises other errors, which fail the task.
+    def _failed(self, error: Exception, *, of_batch: bool = False) -> Progress:
+        """Prepares the repetition of all records since the committed offsets after a retriable error; only of owed
+        offsets if just these failed, not a batch (`of_batch`: its lanes are spent). Raises errors that fail the task.
         """
-        if self._delivery.owes and isinstance(error, RetriableError) and not self._cancelled:
+        if self._delivery.owes and not of_batch and isinstance(error, RetriableError) and not self._cancelled:
             return self._retry_state.later(error)
         self._queue.doubt(error)
         batch, self._batch = self._batch, None

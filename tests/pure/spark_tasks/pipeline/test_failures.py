@@ -100,3 +100,16 @@ def test_a_failure_keeps_the_trace_of_its_error_but_not_the_records_of_its_attem
         failed = StageFailedError(None, FailedStage.TRANSFORMATION, "c", error, "record {}")
     assert kept[0]() is None
     assert "in attempt" in "".join(traceback.format_exception(failed.error))
+
+
+def test_a_generator_that_yielded_an_error_of_its_own_goes_on():
+    def plugin():
+        try:
+            int("no")
+        except ValueError as error:
+            yield error
+        yield "next"
+
+    running = plugin()
+    StageFailedError(None, FailedStage.TRANSFORMATION, "c", next(running), "record {}")
+    assert next(running) == "next"
