@@ -11,6 +11,7 @@ import logging
 import threading
 import traceback
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import BusyError, ConfigError, StartCancelledError, is_permanent, plugin_code
 from spark_tasks.task import TaskRunner
-from storage.ids import Config, ConnectorTaskId, State, TargetState
+from storage.ids import Config, ConnectorName, ConnectorTaskId, State, TargetState
 
 _logger = logging.getLogger(__name__)
 _ABANDONED: Final = "the abandoned task ended with: %s"
@@ -64,12 +65,12 @@ class _Wake:
 
 
 class Abandonment:
-    """Lets other threads cancel a running task's start or its batch in flight. `released` is called when the task has
-    closed its runner, or was given up; it must not block.
+    """Lets other threads cancel a running task's start or its batch in flight. `released` is called once, when the task
+    has closed its runner, or was given up; it must not block.
     """
 
     def __init__(self, released: Callable[[], None] = lambda: None) -> None:
-        self.released = released
+        self._released: Callable[[], None] | None = released
         self._lock = threading.Lock()
         self._runner: TaskRunner | None = None
         self._given_up = False
@@ -106,7 +107,14 @@ class Abandonment:
             runner = self._runner
         if runner is not None:
             runner.cancel()
-        self.released()
+        self.release()
+
+    def release(self) -> None:
+        """The task needs nothing any more. Only the first call counts."""
+        with self._lock:
+            released, self._released = self._released, None
+        if released is not None:
+            released()
 
 
 class TaskActor(pykka.ThreadingActor):
@@ -234,7 +242,7 @@ class TaskActor(pykka.ThreadingActor):
                 _logger.info(_ABANDONED, error)
             else:
                 _logger.exception("Could not close the task cleanly")
-        self._abandonment.released()
+        self._abandonment.release()
 
     def _fail(self, error: Exception) -> None:
         if self._abandonment.given_up or isinstance(error, StartCancelledError):
@@ -328,6 +336,7 @@ class TaskActor(pykka.ThreadingActor):
     def on_stop(self) -> None:
         """Frees the runner's resources, also if the actor is stopped from outside, as when the worker stops."""
         self._close()
+        self._abandonment.release()
 
 
 class TaskActors:
@@ -337,20 +346,26 @@ class TaskActors:
         self, tell: Callable[[TaskStateReported], None], make_runner: RunnerFactory, alarms: Alarms,
         log_context: LogContext | None = None, watchdog: Watchdog | None = None,
         limit_s: Callable[[Config], float] = lambda _: 0.0,
-        released: Callable[[ConnectorTaskId], None] = lambda _: None,
+        released: Callable[[ConnectorName], None] = lambda _: None,
     ) -> None:
         """`limit_s`: how long a batch of a connector with this configuration may take before the watchdog reports.
-        `released` is called, in any thread, when a task has ended or was given up; it must not block.
+        `released` is called, in any thread, when the last task of a connector has ended or was given up; it must not
+        block.
         """
         self._arguments = (tell, make_runner, alarms, log_context)
         self._living: weakref.WeakValueDictionary[str, Abandonment] = weakref.WeakValueDictionary()
         self._watchdog = watchdog
         self._limit_s = limit_s
         self._released = released
+        self._lock = threading.Lock()
+        self._counts: Counter[ConnectorName] = Counter()  # of living tasks
 
     def start(self, epoch: Epoch, command: StartTask) -> pykka.ActorRef[TaskActor]:
         """A new actor, which then has to be sent the StartTask."""
-        abandonment = Abandonment(partial(self._released, command.task))
+        connector = command.task.connector
+        with self._lock:
+            self._counts[connector] += 1
+        abandonment = Abandonment(partial(self._ended, connector))
         pace = None
         if self._watchdog is not None:
             pace = abandonment.pace = self._watchdog.watch(
@@ -358,6 +373,16 @@ class TaskActors:
         ref = TaskActor.start(epoch, *self._arguments, abandonment=abandonment, pace=pace)
         self._living[ref.actor_urn] = abandonment
         return ref
+
+    def _ended(self, connector: ConnectorName) -> None:
+        """A task has ended. The executor processes of a connector serve all of its tasks."""
+        with self._lock:
+            self._counts[connector] -= 1
+            last = not self._counts[connector]
+            if last:
+                del self._counts[connector]
+        if last:
+            self._released(connector)
 
     def stopping(self, ref: pykka.ActorRef[Any]) -> None:
         """A Stop is in the inbox of this task: a start that waits for other tasks may end. Never blocks."""

@@ -102,10 +102,10 @@ class DataPlane:
         ready = self._runners.done() and self._runners.exception() is None
         return self._runners.result().engine.where(batch) if ready else None
 
-    def release(self, task: ConnectorTaskId) -> None:
-        """A task has ended. Does not block."""
+    def release(self, connector: ConnectorName) -> None:
+        """The last task of a connector has ended. Does not block."""
         if self._engine.done() and self._engine.exception() is None:
-            self._engine.result().release(task.connector)
+            self._engine.result().release(connector)
 
     def figures(self) -> EngineFigures:
         """The figures of the engine; zeros before it has started."""

@@ -83,14 +83,6 @@ class Refused:
 NONE_REFUSED: Final = Refused()
 
 
-class LettersFullError(Exception):
-    """No more bad records should be looked for at present (see Refusals.full). `row`: the last one that was refused."""
-
-    def __init__(self, row: int) -> None:
-        super().__init__(row)
-        self.row = row
-
-
 class Refusals:
     """The bad records of one split, in the order in which they were found."""
 

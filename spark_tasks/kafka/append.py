@@ -242,12 +242,12 @@ class Appender:
             self._error = error
             self._changed.notify_all()
 
-    def _split(self, batch: PendingBatch, groups: Sequence[Array]) -> list[PendingBatch]:
-        """Encodes groups of a batch's records anew. If there are several, the batch exceeds the topic's
-        max.message.bytes, and later ones become smaller.
+    def _split(self, batch: PendingBatch, groups: Sequence[Array], shrink: bool) -> list[PendingBatch]:
+        """Encodes groups of a batch's records anew. `shrink`: the batch exceeds the topic's max.message.bytes, so later
+        ones become smaller.
         """
         topic = batch.where[0]
-        if len(groups) > 1:
+        if shrink:
             self._batch_bytes[topic] = max(min(self._batch_bytes[topic], len(batch.data) // 2), _MIN_BATCH_BYTES)
         records = decode(batch.data, check_crc=False).records
         parts = []

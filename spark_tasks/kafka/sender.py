@@ -83,7 +83,7 @@ class Sender:
     """Sends batches and retries them. The callbacks are called on the IO thread: `done` with each acknowledged batch,
     `broken` with the first fatal error, and `split` to encode groups of a batch's records anew, as a batch each, with
     consecutive sequence numbers: the halves of one that the broker rejects as too large, or what is left of one without
-    the records that it refuses, which may be nothing.
+    the records that it refuses, which may be nothing. Its last argument: whether later batches should be smaller.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Sender:
         delivery_timeout_ms: float,
         done: Callable[[PendingBatch], None],
         broken: Callable[[ConnectError], None],
-        split: Callable[[PendingBatch, Sequence[Rows]], list[PendingBatch]],
+        split: Callable[[PendingBatch, Sequence[Rows], bool], list[PendingBatch]],
     ) -> None:
         self._cluster = cluster
         self._identity = identity
@@ -286,9 +286,9 @@ class Sender:
         bad = refusal.bad or ({0: str(refusal)} if batch.count == 1 else {})
         on_refusal = None if batch.listener is None else batch.listener.refused
         if not bad and (on_refusal is not None or refusal.too_large):
-            queue.failed += self._split(batch, np.array_split(np.arange(batch.count), 2))
+            queue.failed += self._split(batch, np.array_split(np.arange(batch.count), 2), refusal.too_large)
         elif batch.listener is None or on_refusal is None:
-            self._fail(error_of_record(batch, refusal, 0, str(refusal)))
+            self._fail(error_of_record(batch, refusal, 0, next(iter(bad.values()), str(refusal))))
         else:
             for row, why in bad.items():
                 number = int(batch.listener.rows[row])
@@ -304,7 +304,7 @@ class Sender:
         for later in (*queue.waiting, *queue.failed, *queue.sent):
             if later.number > batch.number:
                 later.sequence = earlier_sequence(later.sequence, len(rows))
-        queue.failed += self._split(batch, [np.delete(np.arange(batch.count), rows)])
+        queue.failed += self._split(batch, [np.delete(np.arange(batch.count), rows)], False)
 
     @staticmethod
     def _follows_a_failed_batch(queue: _PartitionQueue, batch: PendingBatch, error: Exception) -> bool:

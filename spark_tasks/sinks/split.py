@@ -13,11 +13,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_tasks.data.columns import in_order, size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters_once import LettersOnce, OnceSender, RepeatingSender, Search
-from spark_tasks.dead_letters.refusals import NONE_REFUSED, LettersFullError, Original, Refusals, Refused
+from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, UnknownTopicError
@@ -37,6 +38,7 @@ from spark_tasks.tasks.pace import MAX_SPLIT_BYTES
 _logger = logging.getLogger(__name__)
 
 _MAX_JOBS = 4096  # in the caches of a process; one for each task
+_MAX_NOTED = 20_000  # bad records of a batch, which need memory until their letters are written
 _MANY = 4  # a split with at least this many refused records remembers their spacing for the next one
 _FIRST_TIMEOUT_MS = 10_000  # before anything is written; the other partitions of the task wait meanwhile
 BUDGET_FACTOR = 4.0  # a split that takes this many times longer than planned ends before the end of its range
@@ -241,6 +243,14 @@ class SinkSplit(NamedTuple):
         return SinkResult(self.topic, self.partition, self.start, failure=failure, refused=reading.refusals.refused)
 
 
+class _ManyFailuresError(Exception):
+    """No more bad records should be looked for at present. `row`: the last one that was found."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)
+        self.row = row
+
+
 class _Reading(Iterator[pa.RecordBatch]):
     """Iterates over the split's Connect batches that are not empty. Counts the records and collects the bad ones; if
     their letters become large, it ends before the end of the range.
@@ -311,25 +321,35 @@ class _Reading(Iterator[pa.RecordBatch]):
             self.position = split.end  # the last offsets may hold no record
 
     def _converted(self, raw: pa.RecordBatch) -> tuple[pa.RecordBatch, list[pa.RecordBatch]]:
-        """Returns `raw` and its converted records; only the beginning if the letters of all would be too large."""
-        split, convert = self._split, self._job.pipeline.to_connect_by_schema
-        refused = set[int]()
+        """Returns `raw` and its converted records; only the beginning if the letters of all would be too large. The
+        stages refuse records one after the other, so a letter is written only when all bad records before are known.
+        """
+        split, convert, tolerant = self._split, self._job.pipeline.to_connect_by_schema, self._job.errors.tolerant
+        noted: dict[int, Failure] = {}
 
-        def refuse(failure: Failure) -> None:
-            if failure.row not in refused:
-                refused.add(failure.row)
+        def note(failure: Failure) -> None:
+            if not tolerant:
                 self._refuse(raw, failure)
+            noted.setdefault(failure.row, failure)
 
-        def refuse_until_full(failure: Failure) -> None:
-            refuse(failure)
-            if self.refusals.full:
-                raise LettersFullError(failure.row)
+        def note_some(failure: Failure) -> None:
+            note(failure)
+            if len(noted) >= _MAX_NOTED:
+                raise _ManyFailuresError(failure.row)
 
         try:
-            return raw, convert(split.topic, split.partition, raw, refuse_until_full)
-        except LettersFullError as full:
-            raw = raw.slice(0, full.row + 1)
-            return raw, convert(split.topic, split.partition, raw, refuse)
+            batches = convert(split.topic, split.partition, raw, note_some)
+        except _ManyFailuresError as many:
+            raw = raw.slice(0, many.row + 1)
+            noted.clear()
+            batches = convert(split.topic, split.partition, raw, note)
+        for row in sorted(noted):
+            self._refuse(raw, noted[row])
+            if self.refusals.full and row + 1 < len(raw):
+                last = raw.column(0)[row]
+                return raw.slice(0, row + 1), [
+                    batch.filter(pc.less_equal(batch.column("offset"), last)) for batch in batches]
+        return raw, batches
 
     def _raw(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         split, cluster = self._split, shared_cluster(self._job.client)

@@ -188,7 +188,9 @@ class AtLeastOnce(Delivery):
     def _write(self) -> None:
         changed = self._changed.of(list(self._owed.values()))
         if changed:
+            before, self._changed = self._changed, Changed()  # a write that fails may have arrived
             self._offsets.write(changed)
+            self._changed = before
             self._changed.note(changed)
         self._owed.clear()
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from spark_tasks.data.columns import size_of
-from spark_tasks.dead_letters.refusals import Original, Refusals
+from spark_tasks.dead_letters.refusals import NO_RECORD, Original, Refusals
 from spark_tasks.dead_letters.source_records import produced_header
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.append import Appender, partitions_given
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.errors import InvalidTopicError, NoSuchPartitionError
-from spark_tasks.kafka.pending_batch import OnAppend, Rows
+from spark_tasks.kafka.pending_batch import OnAppend, OnRefusal, Rows
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.too_large import sizes_of, too_large
 from spark_tasks.kafka.topic_names import is_valid_topic
@@ -42,7 +42,7 @@ class SoundAppender:
         self._limit = limit
         self._use = use
         self._refusals = refusals
-        self._refused: deque[tuple[Failure, Original, float]] = deque()  # by brokers; added on the IO thread
+        self._refused: deque[tuple[_Call, int, ConnectError]] = deque()  # by brokers; added on the IO thread
 
     def append(
         self, topic: str, partitions: pa.Array | Rows | None, raw: pa.RecordBatch, on_append: OnAppend | None = None,
@@ -80,32 +80,55 @@ class SoundAppender:
                 rows, given = rows[kept], given[kept]
         if len(raw):
             landed = on_append and (lambda partition, some, offset: on_append(partition, rows[some], offset))
-            refused = None if refusals is None else partial(self._note, topic, given, raw, rows, on_lost)
+            refused = None if refusals is None else self._noting(topic, given, raw, rows, on_lost)
             self._appender.append(topic, partitions, raw, landed, refused)
         return raw, rows
 
-    def _note(
-        self, topic: str, given: Rows | None, raw: pa.RecordBatch, rows: Rows, on_lost: OnLost | None, row: int,
-        error: ConnectError,
-    ) -> None:  # fmt: skip
-        """An OnRefusal for the records of one call. A copy of the record is kept, not its batch."""
-        origin = produced_header(-1 if given is None else int(given[row]))
-        original = Original(topic, raw.take(pa.array([row])), origin=origin)
-        self._refused.append((_failure(row, error), original, size_of(raw) / len(raw)))
-        if on_lost is not None:
-            on_lost(rows[[row]])
+    def _noting(
+        self, topic: str, given: Rows | None, raw: pa.RecordBatch, rows: Rows, on_lost: OnLost | None
+    ) -> OnRefusal:
+        """Returns what notes the records of a call that brokers refuse, on the IO thread, which must not be delayed."""
+        call = _Call(topic, given, raw, size_of(raw) / len(raw))
+
+        def refused(row: int, error: ConnectError) -> None:
+            self._refused.append((call, row, error))
+            if on_lost is not None:
+                on_lost(rows[[row]])
+
+        return refused
 
     def collect(self) -> tuple[int, int]:
-        """Adds the records that brokers have refused since the last call to `refusals`. Returns their number and about
-        their bytes, which `append` has returned as appended. Call it now and then, and after a flush, which the letters
-        have to follow.
+        """Adds the records that brokers have refused since the last call to `refusals`, until those are full. Returns
+        their number and about their bytes, which `append` has returned as appended. Call it now and then, and after a
+        flush, which the letters have to follow.
         """
-        count, size = 0, 0.0
-        while self._refused and self._refusals is not None:
-            failure, original, share = self._refused.popleft()
-            count, size = count + 1, size + share
-            self._refusals.add(failure, original)
+        count, size, refusals = 0, 0.0, self._refusals
+        while self._refused and refusals is not None and not refusals.full:
+            call, row, error = self._refused.popleft()
+            original = call.original(row) if refusals.needs_record else NO_RECORD
+            refusals.add(_failure(row, error), original)
+            count, size = count + 1, size + call.share
         return count, int(size)
+
+    @property
+    def refused(self) -> bool:
+        """Whether `collect` would add records."""
+        return bool(self._refused)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of `append`: what it has appended. `given`: see partitions_given; `share`: the mean bytes of a record."""
+
+    topic: str
+    given: Rows | None
+    raw: pa.RecordBatch
+    share: float
+
+    def original(self, row: int) -> Original:
+        """A copy of the record: the batch is much larger than its letter."""
+        origin = produced_header(-1 if self.given is None else int(self.given[row]))
+        return Original(self.topic, self.raw.take(pa.array([row])), origin=origin)
 
 
 def _failure(row: int, error: Exception) -> Failure:

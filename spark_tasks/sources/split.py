@@ -45,6 +45,7 @@ _CONVERSION_ERRORS = (pa.ArrowException, ValueError, TypeError, AssertionError, 
 _END = object()  # of an iterator
 _MAX_ROWS = 65_536  # in a batch for the pipeline: enough to be fast, few enough to overlap with the append
 _MAX_BYTES = 32 * 1024 * 1024  # of such a batch, unless a single row is larger
+_LOOK_S = 0.5  # how often a flush looks for records that brokers have refused, which need memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,8 @@ class RecordWriter:
 
     def flush(self) -> None:
         """Waits until all records and letters are acknowledged. Raises the first error."""
-        self._appender.flush()
+        while not self._appender.flushed(_LOOK_S):
+            self._send_letters()
         if self._send_letters():
             self._appender.flush()
 
@@ -202,11 +204,14 @@ class RecordWriter:
         """Appends the letters with the other records: in their transaction, if any. Returns whether brokers have
         refused records since the last call.
         """
-        count, size = self._sound.collect()
-        self.records -= count
-        self.size -= size
-        self.refusals.send(self._append_letters)
-        return count > 0
+        refused = self._sound.refused
+        while True:
+            count, size = self._sound.collect()
+            self.records -= count
+            self.size -= size
+            self.refusals.send(self._append_letters)
+            if not self._sound.refused:
+                return refused
 
     def _append(self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch) -> None:
         appended, _ = self._sound.append(topic, partitions, raw)

@@ -91,7 +91,7 @@ class Rig:
         self.ticker.start()
         self.runner = ScriptedRunner()
         self.contexts: list[str] = []
-        self.released: list[ConnectorTaskId] = []
+        self.released: list[ConnectorName] = []
         self.actors = TaskActors(
             self.reports.append, self._make, self.ticker, self._context, released=self.released.append)
 
@@ -141,8 +141,19 @@ def test_a_task_runs_until_it_is_stopped(rig: Rig) -> None:
     assert rig.runner.calls == ["start", "close"]
     assert len(rig.runner.threads) == 1, "all calls come from one thread"
     assert set(rig.contexts) == {"c-0"}
-    assert rig.released == [TASK]
+    assert rig.released == [TASK.connector]
     wait_until(lambda: not ref.is_alive())
+
+
+def test_a_connector_is_released_with_its_last_task(rig: Rig) -> None:
+    """Each task that ended took the warm executor processes of all others."""
+    first, second = rig.start(ScriptedRunner()), rig.start(ScriptedRunner())
+    rig.actors.cancel(first)
+    first.ask(Stop())
+    wait_until(lambda: not first.is_alive())
+    assert rig.released == []
+    second.ask(Stop())
+    wait_until(lambda: rig.released == [TASK.connector])
 
 
 def test_an_idle_task_waits_for_its_timer_or_a_wake_up(rig: Rig) -> None:
@@ -278,7 +289,7 @@ def test_a_hanging_batch_is_abandoned(rig: Rig, caplog: pytest.LogCaptureFixture
     wait_until(lambda: runner.runs == 1)
     ref.tell(Stop())
     rig.actors.cancel(ref)
-    assert rig.released == [TASK], "its plugin may never return"
+    assert rig.released == [TASK.connector], "its plugin may never return"
     wait_until(lambda: not ref.is_alive())
     assert "cancel" in runner.calls
     assert runner.calls[-1] == "close"
