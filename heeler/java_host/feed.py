@@ -52,6 +52,7 @@ class Feed:
         self.given.clear()
         self._expected = dict(places)
         self._held: set[TopicPartition] = set()
+        self._last_read: dict[TopicPartition, int] = {}  # the higher, the later
         self._forget_reads()
 
     def _forget_reads(self) -> None:
@@ -97,12 +98,15 @@ class Feed:
         """One pass over all partitions with new records, and one of those whose brokers have not responded before."""
         ranges = [one for one in self._positions.ranges(FRAME_RECORDS)
                   if one[0] not in self._held and one[0] not in self._waiting]
+        # A broker may respond to one read in each pass only: those that have waited longest go first.
+        ranges.sort(key=lambda one: self._last_read.get(one[0], 0))
         reads = [(place, self._read_partition(place, start, end)) for place, start, end in ranges]
         some = False
         for place, read in [*reads, *list(self._waiting.items())[:1]]:
             if place not in self._waiting and not self._may_read(place):
                 continue
             self._waiting.pop(place, None)
+            self._last_read[place] = 1 + max(self._last_read.values(), default=0)
             try:
                 for frame in read:
                     if frame is None:

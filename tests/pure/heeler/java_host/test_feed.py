@@ -121,3 +121,25 @@ def test_a_read_that_waits_is_given_up_when_the_plugin_moves(monkeypatch):
     assert not found.pending
     log.slow.clear()
     assert (DEAD[0], 7, 10) in passed(found)
+
+
+def test_partitions_of_a_slow_broker_take_turns(monkeypatch):
+    """The first one, which always had new records, was read again and again, and the others never."""
+    log = Log()
+    places = dict.fromkeys([("t", 0), ("t", 1), ("t", 2)], 0)
+    endless = SimpleNamespace(
+        ranges=lambda _: [(place, at, at + 5) for place, at in places.items()],
+        advance=places.__setitem__, held=lambda *_: 0,
+    )  # fmt: skip
+    monkeypatch.setattr(feed, "shared_cluster", lambda _: log)
+    found = Feed(endless, {}, "read_uncommitted", 0, lambda _: None)
+
+    def read_late(_cluster, _topic, _partition, start, end, **_):
+        yield NOTHING
+        rows = [{"offset": n, "timestamp": n, "value": b"%d" % n} for n in range(start, end)]
+        yield pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
+
+    monkeypatch.setattr(feed, "read_range", read_late)
+    for _ in range(30):
+        found.next()
+    assert min(places.values()) > 0, places
