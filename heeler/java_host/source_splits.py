@@ -46,6 +46,10 @@ class SourceSplits:
         taken.refused.report_to(self._context.metrics, skipped=self._errors.tolerant)
         return taken
 
+    def doubt(self, error: Exception) -> None:
+        """Called with an error of the task: a dead letter queue that does not exist any more is created again."""
+        self._queue.doubt(error)
+
     def _submit(self, records: CutRecords) -> Future[list[Any]]:
         self.withdraw()
         self._queue.prepare()

@@ -202,7 +202,8 @@ class JavaSourceTask(JavaTask):
             return Progress()  # the next step waits for Kafka, or for heeler's part of the chain
         if self._unacknowledged is None and 1000 * (time.monotonic() - self._acknowledged_at) >= self._flush_ms:
             self._acknowledge(session, _NO_FRAME)  # plugins rely on regular calls of `commit`
-        due_ms = self._delivery.due_ms
+        # A transaction is not committed within a poll, however long it has been due.
+        due_ms = None if in_poll else self._delivery.due_ms
         return Progress(idle_ms=max(1, int(min(IDLE_MS, self._flush_ms, IDLE_MS if due_ms is None else due_ms))))
 
     def _is_whole(self, writer: FrameWriter, error: ConnectError) -> bool:
@@ -253,6 +254,8 @@ class JavaSourceTask(JavaTask):
         In a transaction or without the host, it begins with the committed offsets. Raises other errors, which fail the
         task.
         """
+        if self._taking is not None:
+            self._taking.doubt(error)
         self.restarting = self.restarting or isinstance(error, HostGoneError)
         seen = self._delivery.failure(error)
         with ExitStack() as leaving:

@@ -147,12 +147,15 @@ def test_a_task_runs_until_it_is_stopped(rig: Rig) -> None:
 
 def test_a_connector_is_released_with_its_last_task(rig: Rig) -> None:
     """Each task that ended took the warm executor processes of all others."""
-    first, second = rig.start(ScriptedRunner()), rig.start(ScriptedRunner())
+    first = rig.start(ScriptedRunner(Progress(idle_ms=60_000)))
+    wait_until(lambda: rig.runner.runs == 1)
+    second = rig.start(ScriptedRunner(Progress(idle_ms=60_000)))
+    wait_until(lambda: rig.runner.runs == 1)
     rig.actors.cancel(first)
-    first.ask(Stop())
+    first.tell(Stop())
     wait_until(lambda: not first.is_alive())
     assert rig.released == []
-    second.ask(Stop())
+    second.tell(Stop())
     wait_until(lambda: rig.released == [TASK.connector])
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 from heeler.java_host import source_task
 from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.dead_letters import queue_topic
 from spark_tasks.dead_letters.refusals import NONE_REFUSED
 from spark_tasks.host_frames import BATCH, HEAD
+from spark_tasks.kafka.errors import UnknownTopicError
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sources.java_source_split import JavaSourceResult
@@ -79,3 +81,19 @@ def test_a_task_that_waits_for_a_split_can_be_stopped(rig):
     assert not closing.is_alive()
     assert rig.engine.batches[0].cancelled()
     assert rig.kafka.committed == []
+
+
+def test_a_dead_letter_queue_that_was_deleted_is_looked_up_again(monkeypatch):
+    """It was not created again: the frame was repeated without end, where brokers create no topics."""
+    looked = []
+    cluster = SimpleNamespace(partitions=looked.append, forget_leaders=lambda _: None)
+    monkeypatch.setattr(queue_topic, "shared_cluster", lambda _: cluster)
+    monkeypatch.setattr(source_task, "STEP_S", 0.01)
+    engine = Engine()
+    more = MappingProxyType({"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"})
+    with source_rig(monkeypatch, more, engine, Cut(converted=frozenset({"value"}))) as rig:
+        rig.engine = engine
+        begun(rig)
+        engine.batches[0].set_exception(UnknownTopicError("no dead"))
+        wait_until(lambda: rig.task.run_once() and len(engine.batches) == 2)
+    assert looked == ["dead", "dead"]

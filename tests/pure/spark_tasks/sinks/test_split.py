@@ -49,12 +49,13 @@ class Reporting(DataSourceArrowWriter):  # type: ignore[misc]
         return offsets
 
 
-def split_of(values: list[bytes], start: int = 0) -> SinkSplit:
+def split_of(values: list[bytes], start: int = 0, **config: str) -> SinkSplit:
     records = [{"offset": 0, "timestamp": 5, "key": None, "value": value, "headers": None} for value in values]
     data = bytearray(encode(pa.RecordBatch.from_pylist(records, RAW_SCHEMA), max_batch_bytes=2**31 - 1)[0].data)
     struct.pack_into(">q", data, 0, start)
     errors = ErrorHandling("c", tolerant=True, queue="dead", with_headers=True)
-    job = SinkJob({"bootstrap_servers": ["nowhere:1"]}, "read_uncommitted", "records", SinkPipeline({}, JSON),
+    pipeline = SinkPipeline({}, JSON | {key.replace("_", "."): value for key, value in config.items()})
+    job = SinkJob({"bootstrap_servers": ["nowhere:1"]}, "read_uncommitted", "records", pipeline,
                   cloudpickle.dumps(Reporting()), errors=errors)
     return SinkSplit(pickle.dumps(job), "t", 0, start, start + len(values), held=bytes(data))
 
@@ -87,6 +88,23 @@ def test_a_split_ends_before_its_letters_need_much_memory(sent: list[pa.RecordBa
     assert len(ends) > 1
     assert written == [row for row in range(600) if row % 100 == 50]
     assert offsets_of(sent) == [row for row in range(600) if row % 100 != 50]
+
+
+def test_each_bad_record_has_one_letter_whichever_stage_refuses_it(sent: list[pa.RecordBatch]) -> None:
+    """The converter refuses its records before the transform refuses earlier ones. These were in several splits."""
+    values = [b"{" if row in (550, 580) else b'"%s"' % (b"x" * 100_000) for row in range(600)]
+    cast = {"transforms": "c", "transforms_c_type": "org.apache.kafka.connect.transforms.Cast$Value",
+            "transforms_c_spec": "int32"}  # fmt: skip
+    start, counts = 0, []
+    while start < len(values):
+        result = split_of(values[start:], start, **cast).run()
+        assert result.failure is None
+        assert sum(part.nbytes for part in sent) < 40 * MIB * (len(counts) + 1)
+        counts.append(result.refused.count)
+        start = result.next_offset
+    assert len(counts) > 1
+    assert sum(counts) == 600
+    assert offsets_of(sent) == list(range(600))
 
 
 def test_the_letters_of_reported_records_are_sent_in_parts_and_in_order(
