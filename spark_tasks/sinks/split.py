@@ -8,7 +8,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +31,7 @@ from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
+from spark_tasks.sinks.noted_failures import ManyFailuresError, NotedFailures
 from spark_tasks.sinks.writes import Reports, WriterRunner, put_failure, raise_if_outage
 from spark_tasks.spark.executor import Outcome, failed_outcome
 from spark_tasks.tasks.pace import MAX_SPLIT_BYTES
@@ -38,7 +39,6 @@ from spark_tasks.tasks.pace import MAX_SPLIT_BYTES
 _logger = logging.getLogger(__name__)
 
 _MAX_JOBS = 4096  # in the caches of a process; one for each task
-_MAX_NOTED = 20_000  # bad records of a batch, which need memory until their letters are written
 _MANY = 4  # a split with at least this many refused records remembers their spacing for the next one
 _FIRST_TIMEOUT_MS = 10_000  # before anything is written; the other partitions of the task wait meanwhile
 BUDGET_FACTOR = 4.0  # a split that takes this many times longer than planned ends before the end of its range
@@ -243,14 +243,6 @@ class SinkSplit(NamedTuple):
         return SinkResult(self.topic, self.partition, self.start, failure=failure, refused=reading.refusals.refused)
 
 
-class _ManyFailuresError(Exception):
-    """No more bad records should be looked for at present. `row`: the last one that was found."""
-
-    def __init__(self, row: int) -> None:
-        super().__init__(row)
-        self.row = row
-
-
 class _Reading(Iterator[pa.RecordBatch]):
     """Iterates over the split's Connect batches that are not empty. Counts the records and collects the bad ones; if
     their letters become large, it ends before the end of the range.
@@ -324,30 +316,19 @@ class _Reading(Iterator[pa.RecordBatch]):
         """Returns `raw` and its converted records; only the beginning if the letters of all would be too large. The
         stages refuse records one after the other, so a letter is written only when all bad records before are known.
         """
-        split, convert, tolerant = self._split, self._job.pipeline.to_connect_by_schema, self._job.errors.tolerant
-        noted: dict[int, Failure] = {}
-
-        def note(failure: Failure) -> None:
-            if not tolerant:
-                self._refuse(raw, failure)
-            noted.setdefault(failure.row, failure)
-
-        def note_some(failure: Failure) -> None:
-            note(failure)
-            if len(noted) >= _MAX_NOTED:
-                raise _ManyFailuresError(failure.row)
-
+        split, convert = self._split, self._job.pipeline.to_connect_by_schema
+        noted = NotedFailures(None if self._job.errors.tolerant else partial(self._refuse, raw))
         try:
-            batches = convert(split.topic, split.partition, raw, note_some)
-        except _ManyFailuresError as many:
+            batches = convert(split.topic, split.partition, raw, noted.note_some)
+        except ManyFailuresError as many:
             raw = raw.slice(0, many.row + 1)
             noted.clear()
-            batches = convert(split.topic, split.partition, raw, note)
-        for row in sorted(noted):
-            self._refuse(raw, noted[row])
-            if self.refusals.full and row + 1 < len(raw):
-                last = raw.column(0)[row]
-                return raw.slice(0, row + 1), [
+            batches = convert(split.topic, split.partition, raw, noted.note)
+        for failure in noted.in_order():
+            self._refuse(raw, failure)
+            if self.refusals.full and failure.row + 1 < len(raw):
+                last = raw.column(0)[failure.row]
+                return raw.slice(0, failure.row + 1), [
                     batch.filter(pc.less_equal(batch.column("offset"), last)) for batch in batches]
         return raw, batches
 
