@@ -79,7 +79,8 @@ def test_pauses_grow_if_connections_are_accepted_and_closed_at_once(kind: type[K
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Closing) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         loop = Loop()
-        manager = kind(loop, bootstrap_servers=[f"127.0.0.1:{server.server_address[1]}"], reconnect_backoff_ms=100)
+        manager = kind(loop, bootstrap_servers=[f"127.0.0.1:{server.server_address[1]}"], reconnect_backoff_ms=100,
+                       socket_connection_setup_timeout_max_ms=1_000_000)
         [node] = manager.cluster.bootstrap_brokers()
         timeouts = []
         for _ in range(3):

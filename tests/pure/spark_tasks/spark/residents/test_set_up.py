@@ -140,8 +140,7 @@ def calculate() -> None:
 
 
 def use_libraries() -> None:
-    for name in ("requests", "confluent_kafka.schema_registry", "psycopg", "pandas", "pyarrow.dataset", "datafusion",
-                 "pyiceberg.table", "fsspec", "grpc"):
+    for name in ("requests", "confluent_kafka.schema_registry", "pandas", "pyarrow.dataset", "datafusion", "grpc"):
         importlib.import_module(name)
 
 
