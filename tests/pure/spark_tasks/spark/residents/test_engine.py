@@ -97,6 +97,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Start:
     return start
 
 
+@pytest.mark.integration  # the engine's threads have to keep pace with the test: it may need a second try
 @pytest.mark.timeout(60)
 def test_no_process_is_asked_of_a_spark_that_has_ended(started: Start) -> None:
     """Failed attempts would delay the local processes that run splits until there is another Spark."""
