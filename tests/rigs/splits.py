@@ -191,7 +191,7 @@ class ImportUsual:
 
     def run(self) -> int:
         frame = importlib.import_module("pandas").DataFrame({"a": [1]})
-        for name in ("pyarrow.parquet", "pyarrow.dataset", "datafusion", "requests", "psycopg",
+        for name in ("pyarrow.parquet", "pyarrow.dataset", "datafusion", "requests",
                      "confluent_kafka.schema_registry", "spark_tasks.connectors.files.connector",
                      "spark_tasks.connectors.parquet.writer", "spark_tasks.connectors.file_stream.connectors"):
             importlib.import_module(name)
