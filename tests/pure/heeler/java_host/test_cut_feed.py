@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sinks.split import SinkResult
 from spark_tasks.spark.executor import failed_outcome
+from tests.rigs.waiting_engine import WaitingEngine
 
 TP = ("t", 0)
 
@@ -49,25 +50,10 @@ class Places:
         self.lost.append(reported)
 
 
-class Engine:
-    """What was submitted waits for the test."""
-
-    def __init__(self):
-        self.splits, self.batches = [], []
-
-    def submit(self, _task, splits):
-        self.splits += splits
-        self.batches.append(Future())
-        return self.batches[-1]
-
-    def cancel(self, batch):
-        batch.cancel()
-
-
 @pytest.fixture
 def rig(monkeypatch):
     monkeypatch.setattr(cut_feed, "MAX_WAIT_S", 0.0)
-    places, engine, woken, used = Places(), Engine(), [], []
+    places, engine, woken, used = Places(), WaitingEngine(), [], []
     context = SimpleNamespace(engine=engine, id="c-0", wake=lambda: woken.append(True), metrics=TaskMetrics(),
                               topic_used=used.append)
     feed = CutFeed(places, context, b"job", tolerant=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future
 from types import MappingProxyType, SimpleNamespace
 
 import pyarrow as pa
@@ -21,27 +20,13 @@ from spark_tasks.sources.java_source_split import JavaSourceResult
 from tests.rigs.host_frames import packed
 from tests.rigs.java_source_tasks import source_rig, started
 from tests.rigs.support import wait_until
-
-
-class Engine:
-    """What was submitted waits for the test."""
-
-    def __init__(self):
-        self.batches = []
-
-    def submit(self, _task, splits):
-        assert len(splits) == 1
-        self.batches.append(Future())
-        return self.batches[-1]
-
-    def cancel(self, batch):
-        batch.cancel()
+from tests.rigs.waiting_engine import WaitingEngine
 
 
 @pytest.fixture
 def rig(monkeypatch):
     monkeypatch.setattr(source_task, "STEP_S", 0.01)
-    engine = Engine()
+    engine = WaitingEngine()
     cut = Cut(converted=frozenset({"value"}))
     with source_rig(monkeypatch, MappingProxyType({"task.shutdown.graceful.timeout.ms": "300"}), engine, cut) as made:
         made.engine = engine
@@ -89,7 +74,7 @@ def test_a_dead_letter_queue_that_was_deleted_is_looked_up_again(monkeypatch):
     cluster = SimpleNamespace(partitions=looked.append, forget_leaders=lambda _: None)
     monkeypatch.setattr(queue_topic, "shared_cluster", lambda _: cluster)
     monkeypatch.setattr(source_task, "STEP_S", 0.01)
-    engine = Engine()
+    engine = WaitingEngine()
     more = MappingProxyType({"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"})
     with source_rig(monkeypatch, more, engine, Cut(converted=frozenset({"value"}))) as rig:
         rig.engine = engine
