@@ -12,7 +12,7 @@ import struct
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -215,7 +215,7 @@ def batch(number: int, body: memoryview) -> Batch:
     """Parses a frame's body. The batch shares its memory, so do not change it later. Raises ConnectError if invalid."""
     try:
         return _batch(number, body)
-    except (struct.error, ValueError, KeyError, IndexError, pa.ArrowException) as error:
+    except (struct.error, ValueError, TypeError, KeyError, IndexError, RecursionError, pa.ArrowException) as error:
         raise ConnectError(f"the Java plugin host sent an invalid batch: {error!r}") from error
 
 
@@ -223,6 +223,8 @@ def _batch(number: int, body: memoryview) -> Batch:
     rows, meta_bytes, sections, _ = _BODY.unpack_from(body)
     if sections not in (_SECTIONS, _CUT_SECTIONS):
         raise ValueError(f"{sections} sections")
+    if rows < 0 or meta_bytes < 0:
+        raise ValueError(f"{rows} rows, {meta_bytes} bytes of meta JSON")
     sizes = struct.unpack_from(f"<{sections}q", body, _BODY.size)
     at = _BODY.size + 8 * sections
     meta = json.loads(bytes(body[at : at + meta_bytes]))
@@ -233,17 +235,40 @@ def _batch(number: int, body: memoryview) -> Batch:
             raise ValueError("a section is longer than the frame")
         parts.append(whole.slice(at, size))
         at += _padded(size)
-    topics, raw = tuple(meta["topics"]), _raw(rows, sizes, parts)
-    topic, partition = np.frombuffer(parts[_TOPIC], np.int32), np.frombuffer(parts[_PARTITION], np.int32)
+    topics, raw = _texts(meta["topics"]), _raw(rows, sizes, parts)
+    topic, partition = _indexes(parts[_TOPIC], rows, 0, len(topics)), _numbers(parts[_PARTITION], rows)
     cut = None
     if sections == _CUT_SECTIONS:
-        keys, values = (np.frombuffer(parts[place], np.int32) for place in (_KEY_SCHEMA, _VALUE_SCHEMA))
-        cut = CutRecords(topics, topic, partition, raw, keys, values, tuple(meta["schemas"]))
-    return Batch(
-        number, topics, topic, partition, raw,
-        tuple((partition, offset) for partition, offset in meta["offsets"]), bool(meta["more"]),
-        bool(meta.get("wanted")), meta.get("signal"), cut, meta,
-    )
+        schemas = _texts(meta["schemas"])
+        keys, values = (_indexes(parts[place], rows, -1, len(schemas)) for place in (_KEY_SCHEMA, _VALUE_SCHEMA))
+        cut = CutRecords(topics, topic, partition, raw, keys, values, schemas)
+    if (signal := meta.get("signal")) not in (None, *get_args(TransactionSignal)):
+        raise ValueError(f"the signal {signal!r}")
+    offsets = tuple((partition, offset) for partition, offset in map(_texts, meta["offsets"]))
+    return Batch(number, topics, topic, partition, raw, offsets, bool(meta["more"]), bool(meta.get("wanted")), signal,
+                 cut, meta)
+
+
+def _texts(found: list[Any]) -> tuple[str, ...]:
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise TypeError(f"not a list of texts: {found!r:.200}")
+    return tuple(found)
+
+
+def _numbers(part: pa.Buffer, rows: int) -> np.ndarray[Any, Any]:
+    """Returns the int32 number of each row."""
+    numbers = np.frombuffer(part, np.int32)
+    if len(numbers) != rows:
+        raise ValueError(f"{len(numbers)} numbers for {rows} rows")
+    return numbers
+
+
+def _indexes(part: pa.Buffer, rows: int, least: int, end: int) -> np.ndarray[Any, Any]:
+    """As `_numbers`; each has to be at least `least` and lower than `end`."""
+    indexes = _numbers(part, rows)
+    if rows and not least <= indexes.min() <= indexes.max() < end:
+        raise ValueError(f"indexes from {indexes.min()} to {indexes.max()}, not from {least} to {end - 1}")
+    return indexes
 
 
 def _raw(rows: int, sizes: tuple[int, ...], parts: list[pa.Buffer]) -> pa.RecordBatch:

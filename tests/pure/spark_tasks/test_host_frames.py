@@ -84,6 +84,58 @@ def test_a_message_is_packed_as_a_frame():
     assert BATCH != MESSAGE
 
 
+def changed(records, schemas, section, place, value):
+    """A frame with another int32 at this place of a section; None: without it and what follows in the section."""
+    body = bytearray(packed(records, [["{}", '{"n":1}']], schemas=schemas))
+    _, meta, count, _ = struct.unpack_from("<iiii", body)
+    sizes = list(struct.unpack_from(f"<{count}q", body, 16))
+    at = 16 + 8 * count + len(padded(bytes(meta))) + sum(len(padded(bytes(size))) for size in sizes[:section])
+    if value is None:
+        gone = len(padded(bytes(sizes[section]))) - len(padded(bytes(4 * place)))
+        del body[at + 4 * place : at + 4 * place + gone]
+        struct.pack_into("<q", body, 16 + 8 * section, 4 * place)
+    else:
+        struct.pack_into("<i", body, at + 4 * place, value)
+    return memoryview(bytes(body))
+
+
+TWO = [("a", 0, 1, None, b"x", []), ("b", 0, 1, None, b"y", [])]
+SCHEMAS = [("k", "v"), (None, "w")]
+
+
+@pytest.mark.parametrize("schemas", [None, SCHEMAS])
+@pytest.mark.parametrize(("section", "place", "value", "sound"), [
+    (0, 1, 0, True), (0, 1, 2, False), (0, 1, -1, False), (0, 0, 2**31 - 1, False), (0, 0, None, False),
+    (1, 0, 5, True), (1, 0, None, False)])
+def test_each_record_has_a_known_topic_and_a_partition(schemas, section, place, value, sound):
+    """Otherwise records were dropped, or an error in the middle of a step said nothing about its cause."""
+    body = changed(TWO, schemas, section, place, value)
+    if sound:
+        assert len(batch(1, body).topic) == 2
+    else:
+        with pytest.raises(ConnectError, match="the Java plugin host sent an invalid batch: ValueError"):
+            batch(1, body)
+
+
+@pytest.mark.parametrize("section", [16, 17])
+@pytest.mark.parametrize(("place", "value", "sound"), [(1, -1, True), (1, -2, False), (0, 3, False), (1, None, False)])
+def test_each_key_and_value_has_a_known_schema_or_none(section, place, value, sound):
+    body = changed(TWO, SCHEMAS, section, place, value)
+    if sound:
+        assert batch(1, body).cut.schemas == ("k", "v", "w")
+    else:
+        with pytest.raises(ConnectError, match="the Java plugin host sent an invalid batch: ValueError"):
+            batch(1, body)
+
+
+@pytest.mark.parametrize("more", [
+    {"topics": ["a", 5]}, {"topics": "ab"}, {"topics": None}, {"offsets": [["{}"]]}, {"offsets": [["{}", 5]]},
+    {"offsets": 5}, {"signal": "stop"}, {"signal": ["commit"]}])
+def test_what_a_frame_says_about_itself_has_the_right_types(more):
+    with pytest.raises(ConnectError, match="the Java plugin host sent an invalid batch"):
+        batch(1, packed(TWO, **{"offsets": [["{}", "{}"]], "schemas": SCHEMAS, **more}))
+
+
 def test_an_invalid_batch_is_refused():
     with pytest.raises(ConnectError, match="sent an invalid batch"):
         batch(1, memoryview(b"short"))
