@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from heeler.java_host.connection import Event
@@ -55,6 +55,16 @@ class Arrivals:
         """Whether the first event is "drained": the host sends no more records."""
         first = self._events[0] if self._events else None
         return isinstance(first, Mapping) and first.get("op") == "drained"
+
+    @property
+    def failure(self) -> Event | None:
+        """The event "failed", if the plugin has failed and that waits here behind frames."""
+        failed = (event for event in self._events if isinstance(event, Mapping) and event.get("op") == "failed")
+        return next(failed, None)
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Adds events behind the others."""
+        self._events.extend(events)
 
     def pop(self) -> None:
         """Takes the first event."""

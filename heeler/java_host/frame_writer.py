@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,7 @@ from spark_tasks.futures import complete, running
 from spark_tasks.host_frames import AppendedPositions, Batch
 from spark_tasks.kafka.append import BUFFER_BYTES, DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
-from spark_tasks.kafka.errors import KafkaUnavailableError
+from spark_tasks.kafka.errors import KafkaUnavailableError, UnknownTopicError
 from spark_tasks.kafka.pending_batch import Rows
 from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.task import SplitFigures
@@ -55,6 +55,7 @@ class FrameWriter:
         self._used = used
         self._taking = taking
         self._appender: Appender | None = None
+        self._member: TransactionMember | None = None
         self._sound: SoundAppender | None = None
         self._closed = False
         self._tolerant = errors.tolerant
@@ -62,7 +63,8 @@ class FrameWriter:
         self._letters = LetterCounts()
         self._topics: set[str] = set()
         self.frames: list[Batch] = []
-        """Those that are appended."""
+        """Those that are appended, for another attempt; none in a transaction, after whose end the host begins with the
+        committed offsets."""
         self.flushed = False
         """Whether all of them are acknowledged."""
         self.acknowledged: Future[list[Any]] = running()
@@ -82,6 +84,11 @@ class FrameWriter:
         return self._open().sequences
 
     @property
+    def added(self) -> frozenset[TopicPartition]:
+        """The partitions that are in the lane's transaction now."""
+        return frozenset() if self._member is None else self._member.added
+
+    @property
     def refused(self) -> Refused:
         """The records that could not be appended and are tolerated, and the dead letters that brokers refuse: the
         split, which could not know that, has counted these as written.
@@ -92,12 +99,11 @@ class FrameWriter:
     def _open(self) -> Appender:
         if self._appender is None:
             lane = self._lane()
-            admit = None
-            if lane.identity is not None and lane.identity.transactional_id is not None:
-                admit = TransactionMember(self._cluster, lane.identity, lane.added, lane.likely).admit
+            self._member = member = lane.member(self._cluster)
             # Between frames there is a wait that can be left, so none is needed within one.
-            self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit,
-                                      buffer_bytes=sys.maxsize, **self._options)
+            self._appender = Appender(
+                self._cluster, lane.identity, sequences=lane.sequences, admit=None if member is None else member.admit,
+                buffer_bytes=sys.maxsize, **self._options)
             if self._closed:
                 self._appender.close()
         return self._appender
@@ -106,16 +112,18 @@ class FrameWriter:
         """Appends a frame. Returns False if that cannot be done in time, because too many records wait for Kafka or
         heeler's part of the chain has not ended: then it has to be called again with this frame.
         """
-        if batch.cut is None and not patience.wait(lambda seconds: self._knows(batch.topics, seconds)):
-            return False
-        appender = self._open()
-        if not patience.wait(lambda seconds: appender.flushed(seconds, but_for=BUFFER_BYTES)):
-            return False
         taken = None
         if self._taking is not None and batch.cut is not None:
             taken = self._taking.taken(batch.cut, patience)
             if taken is None:
                 return False
+        topics = batch.topics if taken is None else [topic for topic, *_ in taken.records]
+        queues = [] if taken is None else [topic for topic, _ in taken.letters]
+        if not patience.wait(lambda seconds: self._knows(topics, queues, seconds)):
+            return False
+        appender = self._open()
+        if not patience.wait(lambda seconds: appender.flushed(seconds, but_for=BUFFER_BYTES)):
+            return False
         if self._sound is None:
             limit = int(self._options.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
             self._sound = SoundAppender(
@@ -132,23 +140,28 @@ class FrameWriter:
         self._leave_out(sound)
         self.offsets |= dict(batch.offsets)
         self.number, self.in_poll, self.signal = batch.number, batch.more, batch.signal
-        self.frames.append(batch)
+        if self._member is None:
+            self.frames.append(batch)
         return True
 
-    def _knows(self, topics: Sequence[str], seconds: float) -> bool:
-        """Whether the partitions of these topics are known, or a broker says that a topic does not exist, which is
-        handled when records are appended to it.
+    def _knows(self, topics: Iterable[str], queues: Sequence[str], seconds: float) -> bool:
+        """Whether the partitions of these topics are known, or an error that is raised again when records are appended.
+        A topic that brokers create is awaited. `queues`: of dead letters. Raises UnknownTopicError if one of these does
+        not exist any more.
         """
         until = time.monotonic() + seconds
-        for topic in set(topics) - self._topics:
+        wanted = [(topic, self._brokers_create) for topic in dict.fromkeys(topics) if topic not in self._topics]
+        for topic, create in [*wanted, *((queue, False) for queue in dict.fromkeys(queues))]:
             try:
-                self._cluster.partitions(topic, create=self._brokers_create,
-                                         timeout_ms=max(0.0, 1000 * (until - time.monotonic())))
-            except KafkaUnavailableError as error:
-                _waiting.log(_logger, logging.WARNING, "Records of a Java source wait for Kafka: %s", error)
-                return False
-            except ConnectError:
-                continue
+                self._cluster.partitions(
+                    topic, create=create, timeout_ms=max(0.0, 1000 * (until - time.monotonic())))
+            except ConnectError as error:
+                unknown = isinstance(error, UnknownTopicError)
+                if unknown and topic in queues:
+                    raise
+                if isinstance(error, KafkaUnavailableError) or (unknown and create):
+                    _waiting.log(_logger, logging.WARNING, "Records of a Java source wait for Kafka: %s", error)
+                    return False
         return True
 
     def _write_taken(
@@ -202,6 +215,8 @@ class FrameWriter:
         self.flushed = self.flushed or patience.wait(appender.flushed)
         if self.flushed and self._sound is not None:
             self._leave_out(self._sound)
+        if self.flushed:
+            complete(self.acknowledged, [])
         return self.flushed
 
     def _leave_out(self, sound: SoundAppender) -> None:

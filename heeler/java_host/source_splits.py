@@ -21,7 +21,8 @@ class SourceSplits:
 
     def __init__(self, context: TaskContext, errors: ErrorHandling, cut: Cut) -> None:
         self.batch: Future[list[Any]] | None = None
-        self._of: CutRecords | None = None  # the records of the batch
+        self._of: CutRecords | None = None  # the records of the batch, or of what is taken
+        self._taken: JavaSourceResult | None = None
         self._context = context
         self._errors = errors
         self._job = java_source_job(context, errors, cut)
@@ -30,25 +31,32 @@ class SourceSplits:
 
     def taken(self, records: CutRecords, patience: Patience) -> JavaSourceResult | None:
         """Runs a split and returns its result; None if it has not ended in time: the next call with these records waits
-        for the same one. Raises the split's errors, and ConnectError after `cancel`.
+        for the same one. A further call returns the same result, except after `doubt`. Raises the split's errors, and
+        ConnectError after `cancel`.
         """
+        if self._taken is not None and self._of is records:
+            return self._taken
         batch = self.batch
         if batch is None or self._of is not records:
             batch = self._submit(records)
         if not patience.wait(lambda seconds: ended(batch, seconds)):
             return None
-        self.batch = self._of = None
+        self.batch = None
         try:
             [found] = batch.result()
         except CancelledError:
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
         taken: JavaSourceResult = found
+        self._taken = taken
         taken.refused.report_to(self._context.metrics, skipped=self._errors.tolerant)
         return taken
 
     def doubt(self, error: Exception) -> None:
-        """Called with an error of the task: a dead letter queue that does not exist any more is created again."""
+        """Called with an error of the task: a dead letter queue that does not exist any more is created again, before
+        the next split.
+        """
         self._queue.doubt(error)
+        self._taken = None
 
     def _submit(self, records: CutRecords) -> Future[list[Any]]:
         self.withdraw()
@@ -61,7 +69,7 @@ class SourceSplits:
 
     def withdraw(self) -> None:
         """Gives up a split that has not ended."""
-        batch, self.batch, self._of = self.batch, None, None
+        batch, self.batch, self._of, self._taken = self.batch, None, None, None
         if batch is not None:
             self._context.engine.cancel(batch)
 

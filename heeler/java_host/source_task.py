@@ -82,11 +82,13 @@ class JavaSourceTask(JavaTask):
 
     @property
     def batch(self) -> Future[list[Any]] | None:
-        """The batch of heeler's part of the chain, or what is appended and not acknowledged yet."""
+        """The batch of heeler's part of the chain, or what is appended and not acknowledged yet. Within a poll, for
+        whose rest the task waits, the latter would hide a call that hangs.
+        """
         if self._taking is not None and (batch := self._taking.batch) is not None:
             return batch
         writer = self._writer
-        return None if writer is None or writer.number is None else writer.acknowledged
+        return None if writer is None or writer.number is None or writer.in_poll else writer.acknowledged
 
     @override
     def start(self) -> None:
@@ -135,10 +137,11 @@ class JavaSourceTask(JavaTask):
             return self._failed(error)
 
     def _reason(self, gone: HostGoneError) -> ConnectError:
-        """The error of the plugin, if it has ended its JVM."""
-        rest = self._held.session.rest() if self._held.session is not None else ()
-        failed = (event for event in rest if isinstance(event, Mapping) and event.get("op") == "failed")
-        return next(map(unexpected, failed), gone)
+        """The error of the plugin, if it has ended its JVM. Its event may have been received behind frames."""
+        if self._held.session is not None:
+            self._arrivals.add(self._held.session.rest())
+        failure = self._arrivals.failure
+        return gone if failure is None else unexpected(failure)
 
     def _step(self, session: Session, patience: Patience, *, stopping: bool = False) -> FrameWriter | None:
         """Appends received frames, up to one that ends a transaction, and commits them when all are acknowledged. Only
@@ -220,7 +223,7 @@ class JavaSourceTask(JavaTask):
     def _flush(self, writer: FrameWriter, patience: Patience) -> bool:
         """Returns whether all that was appended is acknowledged."""
         if not writer.flushed and writer.flush(patience):
-            self._delivery.written([writer.sequences])
+            self._delivery.written([writer])
         return writer.flushed
 
     def _commit(self, writer: FrameWriter) -> bool:
@@ -350,6 +353,8 @@ class JavaSourceTask(JavaTask):
         except RetriableError as error:
             _logger.warning("%s stops before its last records are written; they will be polled again: %s",
                             self._context.id, error)
+            if self._taking is not None:
+                self._taking.doubt(error)
             self._leave()
             return
         session.connection.tell("finish")

@@ -69,6 +69,10 @@ class DeadLetters:
         """Returns each letter's last header of this name as int64, -1 or larger; null if it is no such number."""
         return _numbers(_texts(self.header(name)), _INT32_OR_NONE)
 
+    def times(self, name: str) -> pa.Array:
+        """Returns each letter's last header of this name as int64; null if it is no timestamp."""
+        return _numbers(_texts(self.header(name)), _INT64)
+
     def are_of(self, connector: str) -> np.ndarray[Any, Any]:
         """Returns for each letter whether its record is one of this connector."""
         same: np.ndarray[Any, Any] = pc.equal(self.connector, connector).fill_null(False).to_numpy(zero_copy_only=False)

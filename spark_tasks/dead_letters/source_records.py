@@ -3,7 +3,8 @@
 The key and the value of such a letter are what the connector's converters make of the record, or a text if they cannot
 write it; neither can be converted back in all cases. So the letter has a header with the record as the source read it,
 before the transforms. A record that only Kafka refused has passed through the transforms and converters already: its
-letter has the bytes that were to be written, and a header that says so.
+letter has the bytes that were to be written, and a header that says so. If it was refused because of its timestamp, the
+letter has the time of writing, as its own would be refused too, and the record's timestamp in another header.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_tasks.dead_letters.letters import LETTER_PREFIX, DeadLetters, Rows, own_records
 
@@ -23,6 +25,9 @@ RECORD: Final = f"{LETTER_PREFIX}record"
 
 PRODUCED: Final = f"{LETTER_PREFIX}produced"
 """The header of a letter with the bytes to be written. Its value is the Kafka partition, -1 if the producer chooses."""
+
+TIMESTAMP: Final = f"{LETTER_PREFIX}timestamp"
+"""The header with the timestamp of a record, in ms since 1970, whose letter has the time of writing instead."""
 
 Header = tuple[str, bytes | None]
 
@@ -85,6 +90,13 @@ def produced_header(partition: int) -> tuple[Header, ...]:
     return ((PRODUCED, str(partition).encode()),)
 
 
+def untimed(raw: pa.RecordBatch) -> tuple[pa.RecordBatch, tuple[Header, ...]]:
+    """Returns a record (RAW_SCHEMA) without its timestamp, and the header with the timestamp."""
+    place = raw.schema.get_field_index("timestamp")
+    header = TIMESTAMP, str(raw.column(place)[0].as_py()).encode()
+    return raw.set_column(place, raw.schema.field(place), pa.array([-1], pa.int64())), (header,)
+
+
 def record_of(header: bytes | None) -> pa.RecordBatch | None:
     """Returns the record in a RECORD header; None if there is none, or if it is not as `record_header` writes it."""
     if header is None:
@@ -121,6 +133,7 @@ class SourceLetters:
         records = map(record_of, self.letters.header(RECORD).to_pylist())
         self._records = [record if record is not None and takes(record) else None for record in records]
         self._partitions = self.letters.numbers(PRODUCED).to_pylist()
+        self._timestamps = pc.coalesce(self.letters.times(TIMESTAMP), raw.column("timestamp"))
         sound = [record is not None or partition is not None
                  for record, partition in zip(self._records, self._partitions, strict=True)]
         self.replayable: np.ndarray[Any, Any] = (
@@ -139,6 +152,8 @@ class SourceLetters:
                 run.append(record)
             else:
                 raw = own_records(self.letters.raw.slice(row, 1), [None])
+                place = raw.schema.get_field_index("timestamp")
+                raw = raw.set_column(place, raw.schema.field(place), self._timestamps.slice(row, 1))
                 partition = pa.array([self._partitions[row]], pa.int32())
                 yield Produced(self.letters.topic[row].as_py(), partition, raw)
         if run:

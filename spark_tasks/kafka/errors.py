@@ -63,6 +63,11 @@ class RecordRefusedError(KafkaRefusedError):
 
     java_class = "org.apache.kafka.common.InvalidRecordException"
 
+    @property
+    def of_timestamp(self) -> bool:
+        """Whether the topic does not allow the record's timestamp."""
+        return bool(self.code == protocol.InvalidTimestampError.errno)
+
 
 class ProducerFencedError(KafkaRefusedError):
     """There is a newer producer epoch: another task has taken over the transactional id, or the coordinator has aborted

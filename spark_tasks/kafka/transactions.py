@@ -176,6 +176,11 @@ class TransactionMember:
         self._owner.adopt(identity, added)
         self._likely = frozenset(likely)
 
+    @property
+    def added(self) -> frozenset[TopicPartition]:
+        """The partitions that are in the transaction now."""
+        return self._owner.partitions
+
     def admit(self, partitions: Sequence[TopicPartition]) -> None:
         """Adds partitions to the transaction, see TransactionOwner.add_partitions."""
         if self._owner.partitions.issuperset(partitions):

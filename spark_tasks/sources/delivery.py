@@ -17,6 +17,7 @@ from typing_extensions import override
 from spark_tasks.errors import RetriableError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.identity import ProducerIdentity
+from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.plugins.api import SourceOffset, SourcePartition, TransactionSignal
 from spark_tasks.process.suspension import process_pulse
 from spark_tasks.sources.boundaries import Boundary
@@ -38,6 +39,24 @@ class Lane:
     sequences: Mapping[TopicPartition, int] = field(default_factory=dict)
     added: frozenset[TopicPartition] = frozenset()
     likely: frozenset[TopicPartition] = frozenset()
+
+    def member(self, cluster: KafkaCluster) -> TransactionMember | None:
+        """Returns an appender's access to the transaction; None without one."""
+        if self.identity is None or self.identity.transactional_id is None:
+            return None
+        return TransactionMember(cluster, self.identity, self.added, self.likely)
+
+
+class LaneUse(Protocol):
+    """What a split has made of its lane."""
+
+    @property
+    def sequences(self) -> Mapping[TopicPartition, int]:
+        """The next sequence numbers."""
+
+    @property
+    def added(self) -> frozenset[TopicPartition]:
+        """The partitions that are in the transaction now, also those for which brokers have refused all records."""
 
 
 class Delivery(Protocol):
@@ -66,8 +85,8 @@ class Delivery(Protocol):
     def lanes(self, count: int) -> Sequence[Lane]:
         """Returns `count` lanes for the next batch, at most `max_lanes`."""
 
-    def written(self, sequences: Sequence[Mapping[TopicPartition, int]]) -> None:
-        """Called when all records of the batch are acknowledged. `sequences`: the next sequence numbers, by lane."""
+    def written(self, uses: Sequence[LaneUse]) -> None:
+        """Called when all records of the batch are acknowledged, with the uses of its lanes, in the same order."""
 
     def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
         """Called when a batch is complete. `offsets`: those after it. `signal`: the reader's signal for the
@@ -166,9 +185,9 @@ class AtLeastOnce(Delivery):
         return self._lanes[:count]
 
     @override
-    def written(self, sequences: Sequence[Mapping[TopicPartition, int]]) -> None:
-        for number, following in enumerate(sequences):
-            self._lanes[number] = Lane(self._lanes[number].identity, following)
+    def written(self, uses: Sequence[LaneUse]) -> None:
+        for number, use in enumerate(uses):
+            self._lanes[number] = Lane(self._lanes[number].identity, use.sequences)
 
     @override
     def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:

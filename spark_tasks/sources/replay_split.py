@@ -21,14 +21,15 @@ from spark_tasks.sources.split import RecordWriter, unpickled_job
 
 @dataclass(frozen=True, slots=True)
 class SourceReplayResult:
-    """The result of a SourceReplaySplit. `sequences`: the next sequence numbers of its lane. `topics`: those of the
-    appended records.
+    """The result of a SourceReplaySplit. `sequences`, `added`: see SourceResult. `topics`: those of the appended
+    records.
     """
 
     counts: ReplayCounts
     sequences: Mapping[TopicPartition, int]
     topics: tuple[str, ...]
     refused: Refused
+    added: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class SourceReplaySplit:
         finally:
             writer.close()
         return SourceReplayResult(
-            tally.result(), dict(writer.sequences), tuple(writer.topics), writer.refusals.refused)
+            tally.result(), dict(writer.sequences), tuple(writer.topics), writer.refusals.refused, writer.added)
 
 
 def _write(writer: RecordWriter, records: Produced | pa.RecordBatch) -> None:

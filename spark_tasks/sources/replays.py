@@ -55,7 +55,7 @@ class SourceReplays(Replays):
         if part.order.dry_run:
             return True
         try:
-            self._delivery.written([result.sequences])
+            self._delivery.written([result])
             self._delivery.check()
             begun = time.perf_counter()
             with phase("commit"), self._metrics.committing():

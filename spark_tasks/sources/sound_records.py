@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from spark_tasks.data.columns import size_of
 from spark_tasks.dead_letters.refusals import NO_RECORD, Original, Refusals
-from spark_tasks.dead_letters.source_records import produced_header
+from spark_tasks.dead_letters.source_records import produced_header, untimed
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.append import Appender, partitions_given
 from spark_tasks.kafka.cluster import KafkaCluster
-from spark_tasks.kafka.errors import InvalidTopicError, NoSuchPartitionError
+from spark_tasks.kafka.errors import InvalidTopicError, NoSuchPartitionError, RecordRefusedError
 from spark_tasks.kafka.pending_batch import OnAppend, OnRefusal, Rows
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.too_large import sizes_of, too_large
@@ -105,7 +105,7 @@ class SoundAppender:
         count, size, refusals = 0, 0.0, self._refusals
         while self._refused and refusals is not None and not refusals.full:
             call, row, error = self._refused.popleft()
-            original = call.original(row) if refusals.needs_record else NO_RECORD
+            original = call.original(row, error) if refusals.needs_record else NO_RECORD
             refusals.add(_failure(row, error), original)
             count, size = count + 1, size + call.share
         return count, int(size)
@@ -125,10 +125,16 @@ class _Call:
     raw: pa.RecordBatch
     share: float
 
-    def original(self, row: int) -> Original:
-        """A copy of the record: the batch is much larger than its letter."""
+    def original(self, row: int, error: ConnectError) -> Original:
+        """A copy of the record: the batch is much larger than its letter. `error`: why it is refused; a letter with a
+        timestamp that a broker refuses would be refused too.
+        """
+        raw = self.raw.take(pa.array([row]))
         origin = produced_header(-1 if self.given is None else int(self.given[row]))
-        return Original(self.topic, self.raw.take(pa.array([row])), origin=origin)
+        if isinstance(error, RecordRefusedError) and error.of_timestamp:
+            raw, timestamp = untimed(raw)
+            origin += timestamp
+        return Original(self.topic, raw, origin=origin)
 
 
 def _failure(row: int, error: Exception) -> Failure:

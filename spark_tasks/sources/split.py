@@ -27,7 +27,6 @@ from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.pending_batch import OnRefusal
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.topic_creation import TopicCreation
-from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.phases import Stopwatch, each, measured, phase
 from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
@@ -65,7 +64,8 @@ class SourceJob:
 
 
 class SourceResult(NamedTuple):  # as SinkResult
-    """The result of a split. `sequences`: the next sequence numbers of its lane. `records`, `size`: the number and the
+    """The result of a split. `sequences`: the next sequence numbers of its lane; `added`: the partitions that are in
+    its transaction now. `records`, `size`: the number and the
     bytes of the appended records; `topics`: theirs. `seconds`: the run time. `end`: the offset that a simple stream
     reader returned.
     """
@@ -78,6 +78,7 @@ class SourceResult(NamedTuple):  # as SinkResult
     end: dict[str, Any] | None = None
     refused: Refused = NONE_REFUSED
     figures: SplitFigures | None = None
+    added: frozenset[TopicPartition] = frozenset()
 
 
 class SourceSplit(NamedTuple):
@@ -124,6 +125,7 @@ class SourceSplit(NamedTuple):
             SplitFigures(
                 writer.read, writer.read_bytes, writer.records, writer.size, watch.seconds, plugins.counted()
             ),
+            writer.added,
         )
 
 
@@ -149,10 +151,9 @@ class RecordWriter:
     def __init__(self, job: SourceJob, lane: Lane) -> None:
         self._job = job
         self._cluster = shared_cluster(job.client)
-        admit = None
-        if lane.identity is not None and lane.identity.transactional_id is not None:
-            admit = TransactionMember(self._cluster, lane.identity, lane.added, lane.likely).admit
-        self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit, **job.appender)
+        self._member = member = lane.member(self._cluster)
+        self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences,
+                                  admit=None if member is None else member.admit, **job.appender)
         self.refusals = Refusals(job.errors)
         self._limit = int(job.appender.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
         self._sound = SoundAppender(
@@ -168,6 +169,11 @@ class RecordWriter:
     def sequences(self) -> Mapping[TopicPartition, int]:
         """The next sequence numbers of the lane."""
         return self._appender.sequences
+
+    @property
+    def added(self) -> frozenset[TopicPartition]:
+        """The partitions that are in the lane's transaction now."""
+        return frozenset() if self._member is None else self._member.added
 
     def write_rows(self, rows: Iterable[Any]) -> None:
         """Appends a reader's rows."""

@@ -150,13 +150,12 @@ class SourceTask(TaskRunner):
             return self._retry_state.pause() or self._write_owed()
         if self._batch is not None:
             return self._collect(self._waiting.max_wait_s(self._batch.future))
+        if self._delivery.suspended:
+            self._position = None  # also while paused: the delivery's `recover` ends the suspension
         if self._paused:
             return self._while_paused()
-        pause = self._retry_state.pause()
-        if pause is not None:
+        if (pause := self._retry_state.pause()) is not None:
             return pause
-        if self._delivery.suspended:
-            self._position = None
         try:
             submitted = self._submit_replay(alone=False) or self._submit() or self._submit_replay(alone=True)
         except Exception as error:  # noqa: BLE001 - plugin code
@@ -266,7 +265,7 @@ class SourceTask(TaskRunner):
         self._metrics.add_splits(result.figures for result in results)
         end = plan.end if plan.end is not None else results[0].end
         if end is None or (plan.start is not None and end == self._position):
-            self._delivery.written([result.sequences for result in results])
+            self._delivery.written(results)
             return self._idle()
         try:
             return self._finish_batch(results, end, more=more)
@@ -274,10 +273,12 @@ class SourceTask(TaskRunner):
             return self._failed(error)
 
     def _finish_batch(self, results: Sequence[SourceResult], end: StreamOffset, *, more: bool) -> Progress:
-        self._delivery.written([result.sequences for result in results])
+        self._delivery.written(results)
         start, self._position, self._idling = self._position, end, Idling()
         self._idle_tasks.discard(self._context.id)
-        self._learn(results)
+        for result in results:
+            self._size = self._size.after(result.records, result.size, result.seconds)
+        self._used({topic for result in results for topic in result.topics})
         reader, boundary = self._reading.reader, self._delivery.boundary
         offsets = to_connect(reader, self._context.task, end)
         signal = signal_of(reader, boundary.kind, start or {}, end) if boundary is not None else "commit"
@@ -298,11 +299,6 @@ class SourceTask(TaskRunner):
         if error is not None:
             raise error
         return Progress(sum(r.records for r in results), sum(r.size for r in results))
-
-    def _learn(self, results: Sequence[SourceResult]) -> None:
-        for result in results:
-            self._size = self._size.after(result.records, result.size, result.seconds)
-        self._used({topic for result in results for topic in result.topics})
 
     def _used(self, topics: Iterable[str]) -> None:
         for topic in sorted(topics):
@@ -357,8 +353,11 @@ class SourceTask(TaskRunner):
         if self._batch is not None and self._batch.future.cancel():
             self._batch = None
             self._replays.withdraw()
+        failures = self._retry_state.failures
         while self._batch is not None:
             self._collect(MAX_WAIT_S, more=False)
+        if self._delivery.owes and self._retry_state.failures > failures:
+            return  # its offsets could not be written: Kafka is away, and another attempt would take as long
         try:
             if not self._settle(finish=True) and self._delivery.open:
                 # The reader has not ended this transaction: its records are read again.

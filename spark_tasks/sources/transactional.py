@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.transactions import TransactionOwner
 from spark_tasks.plugins.api import TransactionSignal
 from spark_tasks.sources.boundaries import Boundary
-from spark_tasks.sources.delivery import Delivery, Lane
+from spark_tasks.sources.delivery import Delivery, Lane, LaneUse
 from spark_tasks.sources.settings import SourceSettings, TransactionSettings
 from spark_tasks.sources.stream_offsets import Changed, SourceOffsets, partition_key
 from spark_tasks.task import OffsetStore, StartGuard, TaskContext
@@ -94,12 +94,12 @@ class Transactional(Delivery):
         return [lane] * count
 
     @override
-    def written(self, sequences: Sequence[Mapping[TopicPartition, int]]) -> None:
-        for following in sequences:
+    def written(self, uses: Sequence[LaneUse]) -> None:
+        for use in uses:
             before = self._owner.sequences
-            self._used = frozenset(tp for tp, number in following.items() if before.get(tp) != number)
-            self._owner.joined(self._used)
-            self._owner.sequences = dict(following)
+            self._used = frozenset(tp for tp, number in use.sequences.items() if before.get(tp) != number)
+            self._owner.joined(use.added)
+            self._owner.sequences = dict(use.sequences)
 
     @override
     def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:

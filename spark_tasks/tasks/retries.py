@@ -91,6 +91,11 @@ class RetryState:
         self._since = 0.0
         self._until = 0.0
 
+    @property
+    def failures(self) -> int:
+        """The number of failures since the last success."""
+        return self._retries.failures
+
     def later(self, error: Exception) -> Progress:
         """Records a failure and returns the pause before the next attempt. Raises the error if the task has to fail."""
         retries = self._retries.after(error)

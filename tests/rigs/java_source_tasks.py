@@ -14,7 +14,7 @@ from kafka.protocol.producer import ProduceResponse
 from heeler.java_host import frame_writer, source_task
 from heeler.java_host.source_task import JavaSourceTask
 from spark_tasks.errors import RetriableError
-from spark_tasks.kafka.errors import KafkaUnavailableError
+from spark_tasks.kafka.errors import KafkaUnavailableError, UnknownTopicError
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import TaskContext
@@ -39,18 +39,21 @@ class Kafka:
         self.leads = True
         self.waits = threading.Event()  # for a leader
         self.responds = True
+        self.missing = set()  # topics that do not exist
 
     def start(self): ...
     def cancel(self): ...
     def close(self): ...
     def close_soon(self): ...
-    def written(self, sequences): ...
+    def written(self, uses): ...
 
     def recover(self):
         self.suspended = False
 
-    def partitions(self, _topic, *, create, timeout_ms):
-        assert create
+    def partitions(self, topic, *, create, timeout_ms):
+        assert create == (topic != "dead"), "the brokers create topics, but no queue"
+        if topic in self.missing:
+            raise UnknownTopicError(f"no {topic}")
         if not self.responds:
             raise KafkaUnavailableError(f"no broker has responded within {timeout_ms} ms")
         return (0,)

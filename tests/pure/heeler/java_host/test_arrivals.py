@@ -52,6 +52,16 @@ def test_of_a_poll_that_has_begun_each_frame_is_handled_at_once(monkeypatch):
     assert queue.first(session, in_poll=True, wait=False) is BEGUN
 
 
+def test_a_failure_is_found_behind_frames_that_wait():
+    queue, failed = Arrivals(), {"op": "failed", "class": "x.Boom"}
+    assert queue.failure is None
+    queue.add([WHOLE, BEGUN])
+    assert queue.failure is None
+    queue.add([failed, DRAINED])
+    assert queue.failure is failed
+    assert queue.first(Received(), in_poll=False, wait=False) is WHOLE
+
+
 def test_frames_that_are_put_back_are_handled_before_others_and_without_the_host():
     queue, session = Arrivals(), Received(DRAINED)
     assert queue.first(session, in_poll=False, wait=True) is DRAINED

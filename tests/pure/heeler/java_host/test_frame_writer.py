@@ -14,7 +14,13 @@ from heeler.java_host.patience import Patience
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NONE_REFUSED
 from spark_tasks.host_frames import REFUSED, Batch
-from spark_tasks.kafka.errors import RecordRefusedError
+from spark_tasks.kafka.errors import (
+    KafkaAuthorizationError,
+    KafkaUnavailableError,
+    RecordRefusedError,
+    UnknownTopicError,
+)
+from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.metrics.task import SplitFigures, TaskMetrics
 from spark_tasks.sources.delivery import Lane
@@ -27,7 +33,7 @@ def appender(monkeypatch):
     """A broker that appends to partition 4 and refuses the value b"bad", whose answers come with `flushed`."""
     rig = SimpleNamespace(sequences={}, answers=[])
 
-    def append(_topic, _partitions, raw, landed, on_refusal):
+    def append(_topic, _partitions, raw, landed=None, on_refusal=None):
         bad = [row for row, value in enumerate(raw.column("value").to_pylist()) if value == b"bad"]
         rig.answers.append((np.delete(np.arange(len(raw)), bad), bad, landed, on_refusal))
 
@@ -80,8 +86,9 @@ def test_a_letter_that_only_the_broker_finds_too_large_is_counted_and_fails_noth
             on_refusal(1, RecordTooLargeError(1, 9, None, topic))
 
     monkeypatch.setattr(frame_writer, "Appender", Appender)
+    cluster = SimpleNamespace(partitions=lambda *_, **__: range(5))
     taken = JavaSourceResult((), (("dead", letters),), NONE_REFUSED, SplitFigures())
-    writer = FrameWriter(None, {}, lambda: Lane(None), lambda _: None, SimpleNamespace(taken=lambda *_: taken),
+    writer = FrameWriter(cluster, {}, lambda: Lane(None), lambda _: None, SimpleNamespace(taken=lambda *_: taken),
                          ErrorHandling(tolerant=True, queue="dead"), brokers_create=False)
     none = np.array([], np.int32)
     frame = Batch(1, (), none, none, letters.slice(0, 0), (), False, False, None, cut=SimpleNamespace())
@@ -91,3 +98,71 @@ def test_a_letter_that_only_the_broker_finds_too_large_is_counted_and_fails_noth
     metrics.refused({}, 0, 2, 0)
     writer.refused.report_to(metrics, skipped=True)
     assert (metrics.letters, metrics.lost_letters) == (1, 1)
+
+
+class Topics:
+    """A cluster with these errors in place of the partitions of topics. `asked`: whether to create which topic."""
+
+    def __init__(self, **errors):
+        self.errors, self.asked = errors, []
+
+    def partitions(self, topic, *, create, timeout_ms):
+        assert timeout_ms <= 1000
+        self.asked.append((topic, create))
+        if topic in self.errors:
+            raise self.errors[topic]
+        return range(5)
+
+
+def writer_of(cluster, *, taken=None, lane=Lane(None), brokers_create=True):  # noqa: B008 - it is immutable
+    taking = None if taken is None else SimpleNamespace(taken=lambda *_: taken)
+    return FrameWriter(
+        cluster, {}, lambda: lane, lambda _: None, taking, ErrorHandling(), brokers_create=brokers_create)
+
+
+def frame_of(*values, cut=None):
+    zeros = np.zeros(len(values), np.int32)
+    return Batch(1, ("t",), zeros, zeros, raw_batch(list(values)), (), False, False, None, cut)
+
+
+@pytest.mark.parametrize("taken", [None, JavaSourceResult(
+    (("t", None, raw_batch([b"a"])),), (), NONE_REFUSED, SplitFigures())])
+@pytest.mark.parametrize(("error", "brokers_create", "written"), [
+    (KafkaUnavailableError("away"), True, False), (KafkaUnavailableError("away"), False, False),
+    (UnknownTopicError("no t"), True, False), (UnknownTopicError("no t"), False, True),
+    (KafkaAuthorizationError("not for you"), True, True)])
+def test_records_wait_for_topics_that_brokers_create_or_do_not_tell_of(
+    appender, taken, error, brokers_create, written
+):
+    """Those of heeler's part of the chain were appended at once, which waits for a minute."""
+    cluster = Topics(t=error)
+    writer = writer_of(cluster, taken=taken, brokers_create=brokers_create)
+    frame = frame_of(b"a", cut=None if taken is None else SimpleNamespace())
+    assert writer.write(frame, Patience(1)) == written
+    assert (cluster.asked, bool(appender.answers)) == ([("t", brokers_create)], written)
+    cluster.errors.clear()
+    if not written:
+        assert writer.write(frame, Patience(1))
+
+
+@pytest.mark.parametrize("brokers_create", [True, False])
+def test_a_queue_that_does_not_exist_any_more_is_an_error_at_once(appender, brokers_create):
+    """So the task looks it up and creates it, before it writes any of the records again."""
+    taken = JavaSourceResult(
+        (("t", None, raw_batch([b"a"])),), (("dead", raw_batch([b"b"])),), NONE_REFUSED, SplitFigures())
+    cluster = Topics(dead=UnknownTopicError("no dead"))
+    writer = writer_of(cluster, taken=taken, brokers_create=brokers_create)
+    with pytest.raises(UnknownTopicError):
+        writer.write(frame_of(b"a", cut=SimpleNamespace()), Patience(1))
+    assert (cluster.asked, appender.answers) == ([("t", brokers_create), ("dead", False)], [])
+
+
+@pytest.mark.usefixtures("appender")
+@pytest.mark.parametrize(("lane", "kept", "added"), [
+    (Lane(None), 1, set()), (Lane(ProducerIdentity(7, 0)), 1, set()),
+    (Lane(ProducerIdentity(7, 0, "id"), added=frozenset({("t", 0)})), 0, {("t", 0)})])
+def test_only_frames_that_may_be_appended_again_are_kept(lane, kept, added):
+    """A transaction can have many, and after its end the host begins with the committed offsets."""
+    writer = writer_of(Topics(), lane=lane)
+    assert writer.write(frame_of(b"a"), Patience(1))
+    assert (len(writer.frames), writer.added) == (kept, added)

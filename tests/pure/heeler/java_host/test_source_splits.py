@@ -19,6 +19,7 @@ from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sources.java_source_split import JavaSourceResult
 from tests.rigs.host_frames import packed
 from tests.rigs.java_source_tasks import source_rig, started
+from tests.rigs.raw_records import raw_batch
 from tests.rigs.support import wait_until
 from tests.rigs.waiting_engine import WaitingEngine
 
@@ -33,11 +34,15 @@ def rig(monkeypatch):
         yield made
 
 
-def begun(rig):
-    """The task's session, when the split of its first frame has been submitted."""
-    session = started(rig)
+def first_frame(session):
     body = packed([("t", -1, 5, None, b"1", [])], [['{"p":1}', '{"n":1}']], schemas=[(None, None)])
     session.socket.sendall(HEAD.pack(BATCH, 1, len(body)) + body)
+
+
+def begun(rig):
+    """The task's session, when the split of its first frame has been submitted."""
+    session = rig.session = started(rig)  # kept: where it is forgotten, its connection ends
+    first_frame(session)
     wait_until(lambda: rig.task.run_once() and rig.engine.batches)
     return session
 
@@ -49,11 +54,29 @@ def test_a_task_waits_for_a_split_over_several_steps(rig):
     rig.task.pause()
     assert session.op() == "pause"
     assert rig.task.run_once().records == 0
-    raw = pa.RecordBatch.from_pylist([{"offset": 0, "timestamp": 5, "value": b"one"}], schema=RAW_SCHEMA)
-    rig.engine.batches[0].set_result([JavaSourceResult((("t", None, raw),), (), NONE_REFUSED, SplitFigures(1, 1))])
+    rig.engine.batches[0].set_result(of_one_record())
     wait_until(lambda: rig.task.run_once().records == 1)
     assert rig.kafka.appended == [("t", b"one")]
     assert len(rig.engine.batches) == 1
+
+
+def of_one_record(*letters):
+    """The result of a split with a record for topic t, and these letters."""
+    raw = pa.RecordBatch.from_pylist([{"offset": 0, "timestamp": 5, "value": b"one"}], schema=RAW_SCHEMA)
+    return [JavaSourceResult((("t", None, raw),), letters, NONE_REFUSED, SplitFigures(1, 1))]
+
+
+def test_the_records_of_a_split_wait_for_the_partitions_of_their_topics_over_several_steps(rig):
+    """One step waited for a minute. The split is not repeated."""
+    begun(rig)
+    rig.kafka.responds = False
+    rig.engine.batches[0].set_result(of_one_record())
+    for _ in range(3):
+        assert rig.task.run_once().records == 0
+    assert (rig.task.batch, rig.metrics.retries) == (None, 0)
+    rig.kafka.responds = True
+    wait_until(lambda: rig.task.run_once().records == 1)
+    assert (rig.kafka.appended, len(rig.engine.batches)) == ([("t", b"one")], 1)
 
 
 def test_a_task_that_waits_for_a_split_can_be_stopped(rig):
@@ -68,17 +91,59 @@ def test_a_task_that_waits_for_a_split_can_be_stopped(rig):
     assert rig.kafka.committed == []
 
 
-def test_a_dead_letter_queue_that_was_deleted_is_looked_up_again(monkeypatch):
-    """It was not created again: the frame was repeated without end, where brokers create no topics."""
-    looked = []
-    cluster = SimpleNamespace(partitions=looked.append, forget_leaders=lambda _: None)
+@pytest.fixture
+def looked(monkeypatch):
+    """The names of the queues that were looked up. Each exists."""
+    found = []
+    cluster = SimpleNamespace(partitions=found.append, forget_leaders=lambda _: None)
     monkeypatch.setattr(queue_topic, "shared_cluster", lambda _: cluster)
     monkeypatch.setattr(source_task, "STEP_S", 0.01)
+    return found
+
+
+@pytest.fixture
+def lettered(monkeypatch, looked):
+    """As `rig`, with a dead letter queue."""
     engine = WaitingEngine()
-    more = MappingProxyType({"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"})
-    with source_rig(monkeypatch, more, engine, Cut(converted=frozenset({"value"}))) as rig:
-        rig.engine = engine
-        begun(rig)
-        engine.batches[0].set_exception(UnknownTopicError("no dead"))
-        wait_until(lambda: rig.task.run_once() and len(engine.batches) == 2)
+    more = MappingProxyType({"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead",
+                             "task.shutdown.graceful.timeout.ms": "300"})
+    with source_rig(monkeypatch, more, engine, Cut(converted=frozenset({"value"}))) as made:
+        made.engine = engine
+        yield made
+
+
+def test_a_dead_letter_queue_that_was_deleted_is_looked_up_again(lettered, looked):
+    """It was not created again: the frame was repeated without end, where brokers create no topics."""
+    begun(lettered)
+    lettered.engine.batches[0].set_exception(UnknownTopicError("no dead"))
+    wait_until(lambda: lettered.task.run_once() and len(lettered.engine.batches) == 2)
+    assert looked == ["dead", "dead"]
+
+
+def test_a_queue_that_was_deleted_before_letters_are_appended_is_looked_up_again(lettered, looked):
+    begun(lettered)
+    lettered.kafka.missing.add("dead")
+    lettered.engine.batches[0].set_result(of_one_record(("dead", raw_batch([b"bad"]))))
+    wait_until(lambda: lettered.task.run_once() and len(lettered.engine.batches) == 2)
+    assert (looked, lettered.kafka.appended) == (["dead", "dead"], [])
+
+
+def test_a_queue_that_was_deleted_is_looked_up_again_after_a_stop(lettered, looked):
+    """The task continues in another host. Its first split there failed."""
+    session = begun(lettered)
+    lettered.woken.clear()
+    session.say("retire")
+    assert lettered.woken.wait(10)
+    moving = threading.Thread(target=lettered.task.run_once)
+    moving.start()
+    assert session.op() == "stop"
+    lettered.engine.batches[0].set_exception(UnknownTopicError("no dead"))
+    assert session.op() == "stop"
+    session.say("drained")
+    session.say("stopped")
+    successor = lettered.host.sessions.get(timeout=10)
+    successor.say("started")
+    moving.join(10)
+    first_frame(successor)
+    wait_until(lambda: lettered.task.run_once() and len(lettered.engine.batches) == 2)
     assert looked == ["dead", "dead"]

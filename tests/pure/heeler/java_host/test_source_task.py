@@ -207,6 +207,39 @@ def test_a_poll_that_is_too_large_to_be_kept_is_written_as_it_comes(rig, monkeyp
     assert rig.kafka.committed == [(2, [({"p": 1}, {"n": 2})])]
 
 
+def test_a_transaction_that_is_due_does_not_have_the_task_spin_within_a_poll(rig, monkeypatch):
+    """It cannot be committed before the rest has arrived."""
+    monkeypatch.setattr(arrivals, "KEPT_BYTES", 1)
+    session = started(rig)
+    rig.woken.clear()
+    rig.kafka.due_ms = 0.0
+    assert rig.task.run_once().idle_ms == 1
+    session.frame(b"one", offset=1, more=True)
+    wait_until(lambda: stepped(rig).idle_ms > 1000)
+
+
+def test_within_a_poll_no_batch_hides_a_call_that_hangs(rig, monkeypatch):
+    """The watchdog took the wait for the rest of the poll for a batch that waits for others, which is not healed."""
+    monkeypatch.setattr(arrivals, "KEPT_BYTES", 1)
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", offset=1, more=True)
+    assert stepped(rig).records == 0
+    assert rig.task.batch is None
+
+
+def test_what_is_acknowledged_is_no_batch_in_flight(rig):
+    """The watchdog reported it as stalled while offsets could not be written."""
+    def refuse(_offsets, _signal):
+        raise RetriableError("the offsets topic is gone")
+
+    rig.kafka.commit = refuse
+    session = started(rig)
+    session.frame(b"one", offset=1)
+    wait_until(lambda: rig.task.run_once() and rig.metrics.retries == 1)
+    assert rig.task.batch.done()
+
+
 def test_records_wait_for_the_partitions_of_their_topics_over_several_steps(rig, monkeypatch):
     """One step waited for a minute, and failed then."""
     monkeypatch.setattr(source_task, "STEP_S", 0.01)
@@ -263,6 +296,20 @@ def test_records_sent_before_a_failure_are_committed(rig):
     session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
     assert str(failure_of(rig)) == "x.Boom: no\nat y"
     assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})])]
+
+
+def test_a_failure_is_known_if_the_host_ends_while_it_waits_behind_frames(rig, monkeypatch):
+    """It was lost: the task was restarted in a new host, and again, as if the host had ended for no reason."""
+    monkeypatch.setattr(source_task, "STEP_S", 0.01)
+    rig.kafka.leads = False
+    session = started(rig)
+    session.frame(b"one", offset=1)
+    session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
+    wait_until(lambda: rig.task.run_once() and rig.kafka.waits.is_set())
+    session.socket.close()
+    rig.kafka.leads = True
+    with pytest.raises(JavaPluginError, match=r"x\.Boom: no"):
+        wait_until(lambda: rig.task.run_once() is None)
 
 
 @pytest.mark.parametrize(("boundary", "committed"), [(None, 1), (Boundary(BoundaryKind.POLL), 0)])

@@ -19,6 +19,7 @@ from spark_tasks.dead_letters.letters import PREFIX
 from spark_tasks.dead_letters.source_records import (
     PRODUCED,
     RECORD,
+    TIMESTAMP,
     Produced,
     SourceLetters,
     produced_header,
@@ -236,3 +237,11 @@ def test_chosen_records_keep_their_order_and_those_of_one_schema_are_together() 
     assert raw["headers"] == [{"key": "own", "value": b"1"}]
     assert (raw["key"], raw["value"], raw["timestamp"]) == (b"k", b"v", 7)
     assert [len(one) for one in letters.chosen(np.array([1, 4]))] == [2]
+
+
+@pytest.mark.parametrize(("header", "timestamp"), [(b"12345", 12345), (b"-5", 7), (b"x", 7), (b"9" * 19, 7), (None, 7)])
+def test_a_produced_record_has_its_own_timestamp_again(header: bytes | None, timestamp: int) -> None:
+    letters = SourceLetters(queue([*produced_header(3), (TIMESTAMP, header)]), "c", any_record)
+    [produced] = letters.chosen(np.array([0]))
+    assert isinstance(produced, Produced)
+    assert produced.raw.column("timestamp").to_pylist() == [timestamp]

@@ -7,7 +7,7 @@ import pickle
 import re
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from concurrent.futures import Future
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -260,6 +260,78 @@ def test_records_that_a_broker_refuses_are_left_out(identity, naming, faults, ki
         assert appender.sequences == ({("t", 0): len(expected)} if identity else {})
     finally:
         cluster.io.close()
+
+
+@pytest.mark.parametrize("identity", [ME, None])
+@pytest.mark.parametrize("naming", [True, False])
+@given(
+    st.lists(st.sampled_from(FAULTS), max_size=25),
+    st.lists(st.sampled_from([b"good" * 5, LARGE, FORBIDDEN]), min_size=1, max_size=40),
+    st.integers(1, 5), st.integers(100, 3000),
+)
+def test_partitions_with_refused_records_and_their_letters_share_an_appender(
+    identity, naming, faults, kinds, in_flight, batch_bytes
+):
+    """As in a source's split: the letters are appended while other records are in flight, and may be refused too."""
+    broker = Broker(faults if identity else (), 600, [FORBIDDEN], naming=naming)
+    cluster = Cluster(broker, partitions=2)
+    try:
+        appender = Appender(cluster, identity, in_flight=in_flight, max_batch_bytes=batch_bytes)
+        values = [kind + b"%d" % row for row, kind in enumerate(kinds)]
+        places = np.arange(len(values)) % 2
+        refused, lost, letters = deque(), [], []
+
+        def send_letters():
+            found = [values[refused.popleft()] for _ in range(len(refused))]
+            if found:
+                letters.extend(found)
+                appender.append("dead", None, raw([value[-22:] for value in found]),
+                                on_refusal=lambda row, _: lost.append(found[row]))
+            return bool(found)
+
+        appender.append("t", places, raw(values), on_refusal=lambda row, _: refused.append(row))
+        while not appender.flushed(0.001):
+            send_letters()
+        while send_letters():
+            appender.flush()
+        good = [kind not in (LARGE, FORBIDDEN) for kind in kinds]
+        expected = {("t", number): [value for value, sound, place in zip(values, good, places, strict=True)
+                                    if sound and place == number] for number in (0, 1)}
+        bad = [value for value, sound in zip(values, good, strict=True) if not sound]
+        assert {where: broker.logs[where] for where in expected} == expected
+        assert sorted(letters) == sorted(bad)
+        assert sorted(lost) == sorted(value for value in bad if value.startswith(FORBIDDEN))
+        written = [value for (topic, _), log in broker.logs.items() if topic == "dead" for value in log]
+        assert sorted(written) == sorted(value[-22:] for value in bad if value.startswith(LARGE))
+        if identity:
+            assert all(appender.sequences[where] == len(log) for where, log in broker.logs.items() if log)
+    finally:
+        cluster.io.close()
+
+
+@pytest.mark.parametrize("shrinks", [True, False])
+def test_batches_become_smaller_only_if_one_was_too_large(started, shrinks):
+    """And not if one was halved to find the record that the broker refuses."""
+    broker = Broker(forbidden=[FORBIDDEN], naming=False)
+    appender = Appender(started(broker), ME, max_batch_bytes=9_000)
+    append, sizes = broker.append, []
+    broker.append = lambda where, data, fault: (sizes.append(len(data)), append(where, data, fault))[1]
+
+    def largest_of_many():
+        sizes.clear()
+        appender.append("t", 0, raw([*numbers(0, 1000), *bad]), on_refusal=lambda *_: None)
+        appender.flush()
+        return max(sizes)
+
+    bad = []
+    before = largest_of_many()
+    if shrinks:
+        broker.largest = before - 1
+    else:
+        bad = [FORBIDDEN]
+    largest_of_many()
+    assert (largest_of_many() < before) == shrinks
+    assert broker.logs["t", 0] == numbers(0, 1000) * 3
 
 
 def test_a_record_that_was_appended_before_a_broker_refuses_it_is_not_left_out(started):

@@ -32,8 +32,8 @@ class Delivered:
         self.calls.append("lanes")
         return [Lane(None)] * count
 
-    def written(self, sequences: Any) -> None:
-        self.calls.append(("written", list(sequences)))
+    def written(self, uses: Any) -> None:
+        self.calls.append(("written", [use.sequences for use in uses]))
 
     def check(self) -> None:
         self.calls.append("check")

@@ -57,16 +57,21 @@ def test_a_record_that_is_too_large_fits_into_its_letter(key, value, headers, le
 @pytest.fixture
 def rig():
     """A topic with two partitions; `lands` and `appended` tell what an Appender has been given. `too_new`: values that
-    the broker refuses.
+    the broker refuses with `code`. `copied`: the bytes of records that were copied when it refused them.
     """
-    rig = SimpleNamespace(appended=[], used=[], lands=[], too_new=[])
+    rig = SimpleNamespace(appended=[], used=[], lands=[], too_new=[], code=87, copied=0)
 
     def append(topic, partitions, raw, on_append, on_refusal):
         rig.appended.append((topic, partitions if partitions is None else list(partitions), values(raw)))
         assert (on_refusal is not None) == rig.tolerant
         bad = [row for row, value in enumerate(values(raw)) if value in rig.too_new]
+        usual = pa.default_memory_pool()
+        counting = pa.proxy_memory_pool(usual)
+        pa.set_memory_pool(counting)
         for row in bad:
-            on_refusal(row, RecordRefusedError("too new", 87))
+            on_refusal(row, RecordRefusedError("too new", rig.code))
+        pa.set_memory_pool(usual)
+        rig.copied += counting.max_memory()
         if on_append is not None:
             on_append(1, np.delete(np.arange(len(raw)), bad), 7)
 
@@ -129,6 +134,30 @@ def test_records_that_a_broker_refuses_are_collected(rig):
     assert [one["heeler.letter.produced"] for one in headers[-2:]] == [
         dict(produced_header(partition))["heeler.letter.produced"] for partition in (1, -1)]
     assert headers[-1]["__connect.errors.exception.class.name"] == b"org.apache.kafka.common.InvalidRecordException"
+
+
+def test_the_letter_of_a_record_whose_timestamp_a_broker_refuses_has_the_time_of_writing(rig):
+    """The queue's broker would refuse it too."""
+    rig.too_new, rig.code = [b"b"], 32
+    sound = rig.made(tolerant=True)
+    sound.append("t", None, raw_batch([b"a", b"b"], timestamp=12345))
+    sound.collect()
+    found = []
+    rig.refusals.send(lambda _queue, letters, _: found.extend(letters.to_pylist()))
+    [letter] = found
+    headers = {pair["key"]: pair["value"] for pair in letter["headers"]}
+    assert (letter["value"], letter["timestamp"], headers["heeler.letter.timestamp"]) == (b"b", -1, b"12345")
+    assert headers["heeler.letter.produced"] == b"-1"
+
+
+def test_records_that_a_broker_refuses_are_copied_only_when_they_are_collected(rig):
+    """The IO thread, where they are refused, serves all tasks."""
+    rig.too_new = [b"bad"]
+    sound = rig.made(tolerant=True)
+    sound.append("t", None, raw_batch([b"bad"] * 100))
+    assert (rig.copied, rig.refusals.refused.count) == (0, 0)
+    assert sound.collect()[0] == 100
+    assert rig.refusals.refused.count == 100
 
 
 def test_all_records_for_an_invalid_topic_are_refused(rig):

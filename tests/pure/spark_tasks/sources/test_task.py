@@ -13,6 +13,7 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.sources.delivery import Delivery, Lane
 from spark_tasks.sources.settings import SourceSettings
+from spark_tasks.sources.split import SourceResult
 from spark_tasks.sources.task import SourceTask
 from tests.rigs.task_plugins import NumbersConnector
 from tests.rigs.tasks import MemoryOffsets, context_of
@@ -68,12 +69,49 @@ class Owing(Idle):
     def check(self) -> None: ...
 
 
-def task_of(folder: Path, engine: Engine, delivery: Idle) -> SourceTask:
+class Away(Idle):
+    """A delivery that cannot write offsets, which takes long. `attempts`: how often it has tried."""
+
+    attempts = 0
+
+    @property
+    def owes(self) -> bool:  # type: ignore[override]
+        return self.attempts > 0
+
+    def written(self, uses: Any) -> None: ...
+    def check(self) -> None: ...
+
+    def commit(self, *_: Any) -> bool:
+        self.attempts += 1
+        raise RetriableError("no answer within 30 s")
+
+    def settle(self, *, finish: bool) -> bool:  # noqa: ARG002
+        return self.owes and self.commit()
+
+
+class Running(Engine):
+    """The batch that was submitted last is running."""
+
+    batch: Future[list[Any]] | None = None
+
+    def submit(self, task: str, splits: Sequence[Any]) -> Future[list[Any]]:
+        self.batch = super().submit(task, splits)
+        self.batch.set_running_or_notify_cancel()
+        return self.batch
+
+    def of(self, task: SourceTask) -> Future[list[Any]]:
+        """Runs the task until it has submitted a batch."""
+        while self.batch is None:
+            task.run_once()
+        return self.batch
+
+
+def task_of(folder: Path, engine: Engine, delivery: Idle, offsets: MemoryOffsets | None = None) -> SourceTask:
     (folder / "limit").write_text("3")
     worker = {"bootstrap.servers": "127.0.0.1:1", "key.converter": STRING, "value.converter": STRING}
     connector = {"name": "n", "connector.class": "tests.rigs.task_plugins.NumbersConnector", "topic": "t",
                  "folder": str(folder)}
-    context = context_of(cast("Any", engine), worker, connector, lambda: None, offsets=MemoryOffsets())
+    context = context_of(cast("Any", engine), worker, connector, lambda: None, offsets=offsets or MemoryOffsets())
     pipeline = SourcePipeline(context.worker.converters, context.connector)
     return SourceTask(context, SourceSettings.of(context), NumbersConnector, pipeline, cast("Delivery", delivery))
 
@@ -90,18 +128,61 @@ def test_a_batch_that_is_submitted_after_its_task_was_abandoned_is_cancelled(tmp
 
 
 def test_a_batch_that_fails_while_offsets_are_owed_does_not_hold_up_a_pause(tmp_path: Path) -> None:
-    class Failing(Engine):
-        def submit(self, task: str, splits: Sequence[Any]) -> Future[list[Any]]:
-            batch = super().submit(task, splits)
-            batch.set_running_or_notify_cancel()
-            self.running = batch
-            return batch
-
-    engine = Failing()
+    engine = Running()
     task = task_of(tmp_path, engine, Owing())
     task.start()
-    while not hasattr(engine, "running"):
-        task.run_once()
-    engine.running.set_exception(RetriableError("Kafka is away"))
+    engine.of(task).set_exception(RetriableError("Kafka is away"))
     task.pause()
+    task.close()
+
+
+def test_a_task_that_stops_while_kafka_is_away_tries_once_to_write_its_offsets(tmp_path: Path) -> None:
+    """It tried twice, with the same result: each attempt takes 30 s."""
+    engine, delivery = Running(), Away()
+    task = task_of(tmp_path, engine, delivery)
+    task.start()
+    engine.of(task).set_result([SourceResult({}, 1, 1, 0.0, ())])
+    task.close()
+    assert delivery.attempts == 1
+
+
+def test_a_task_that_stops_tries_to_write_the_offsets_of_earlier_batches(tmp_path: Path) -> None:
+    delivery = Away()
+    delivery.attempts = 1
+    task = task_of(tmp_path, Engine(), delivery)
+    task.start()
+    task.run_once()
+    assert delivery.attempts == 2
+    task.close()
+    assert delivery.attempts == 3
+
+
+def test_a_task_that_was_suspended_while_it_was_paused_reads_its_offsets_again(tmp_path: Path) -> None:
+    """It went on where it had paused, although another worker had been running it, and wrote records again."""
+    class Read(MemoryOffsets):
+        reads = 0
+
+        def read(self) -> Sequence[Any]:
+            self.reads += 1
+            return super().read()
+
+    class Suspended(Idle):
+        suspended = False
+
+        def recover(self) -> None:  # type: ignore[override]
+            self.suspended = False
+
+        def settle(self, *, finish: bool) -> bool:  # noqa: ARG002
+            return False
+
+    engine, delivery, offsets = Running(), Suspended(), Read()
+    task = task_of(tmp_path, engine, delivery, offsets)
+    task.start()
+    assert offsets.reads == 1
+    task.pause()
+    delivery.suspended = True
+    task.run_once()
+    task.resume()
+    engine.of(task).set_exception(RetriableError("the end of the test"))
+    assert offsets.reads == 2
     task.close()
