@@ -21,6 +21,7 @@ from spark_tasks.kafka.errors import (
     KafkaUnavailableError,
     OffsetOutOfRangeError,
     ProducerFencedError,
+    RecordRefusedError,
     UnknownTopicError,
 )
 from spark_tasks.kafka.fetch import read_range
@@ -169,6 +170,20 @@ def test_batches_are_split_for_a_topic_that_accepts_only_small_ones(cluster, top
     appender.append(name, 0, raw([os.urandom(6000)]))
     with pytest.raises(RecordTooLargeError, match=rf"a broker rejected a record for topic '{name}'.*of the topic"):
         appender.flush()
+
+
+def test_a_record_with_a_timestamp_that_its_topic_does_not_allow_is_refused_for_that(cluster, topic):
+    """And for nothing else, as the queue may not allow it for the letter either. All others are appended."""
+    name, refused = topic(message_timestamp_before_max_ms=3_600_000), []
+    records = raw([b"old", b"new"])
+    place = records.schema.get_field_index("timestamp")
+    records = records.set_column(place, records.schema.field(place), pa.array([1000, -1], pa.int64()))
+    appender = Appender(cluster, cluster.init_producer_id())
+    appender.append(name, 0, records, on_refusal=lambda row, error: refused.append((row, error)))
+    appender.flush()
+    assert [row["value"] for row in read(cluster, name)] == [b"new"]
+    [(row, error)] = refused
+    assert (row, type(error), error.of_timestamp) == (0, RecordRefusedError, True)
 
 
 def test_keys_are_partitioned_as_in_java(broker, cluster, topic):
