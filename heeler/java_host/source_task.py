@@ -3,8 +3,10 @@
 Received frames are appended under one lane. When all records are acknowledged, the delivery commits them together with
 their offsets, and then the plugin is notified. So the guarantees of a delivery are the same as for Python sources.
 
-A step does not wait long: a poll whose frames have not all arrived, or whose records are not acknowledged, stays open;
-the next step continues with it. So the task can be paused and stopped while Kafka is unavailable.
+A step does not wait long for frames, the partitions of topics, heeler's part of the chain, and acknowledgments: a poll
+that is not complete or not acknowledged stays open; the next step continues with it. So the task can be paused and
+stopped meanwhile. Other requests to Kafka, which create topics, write offsets, or belong to a transaction, are waited
+for within the step until their own timeouts, which are a minute at most by default.
 """
 
 from __future__ import annotations
