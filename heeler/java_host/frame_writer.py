@@ -142,6 +142,8 @@ class FrameWriter:
         self.number, self.in_poll, self.signal = batch.number, batch.more, batch.signal
         if self._member is None:
             self.frames.append(batch)
+        if self._taking is not None:
+            self._taking.withdraw()
         return True
 
     def _knows(self, topics: Iterable[str], queues: Sequence[str], seconds: float) -> bool:

@@ -31,8 +31,8 @@ class SourceSplits:
 
     def taken(self, records: CutRecords, patience: Patience) -> JavaSourceResult | None:
         """Runs a split and returns its result; None if it has not ended in time: the next call with these records waits
-        for the same one. A further call returns the same result, except after `doubt`. Raises the split's errors, and
-        ConnectError after `cancel`.
+        for the same one. A further call returns the same result, except after `doubt` or `withdraw`. Raises the split's
+        errors, and ConnectError after `cancel`.
         """
         if self._taken is not None and self._of is records:
             return self._taken
@@ -68,7 +68,7 @@ class SourceSplits:
         return batch
 
     def withdraw(self) -> None:
-        """Gives up a split that has not ended."""
+        """Gives up a split that has not ended, or the result of one."""
         batch, self.batch, self._of, self._taken = self.batch, None, None, None
         if batch is not None:
             self._context.engine.cancel(batch)

@@ -88,7 +88,8 @@ def test_a_letter_that_only_the_broker_finds_too_large_is_counted_and_fails_noth
     monkeypatch.setattr(frame_writer, "Appender", Appender)
     cluster = SimpleNamespace(partitions=lambda *_, **__: range(5))
     taken = JavaSourceResult((), (("dead", letters),), NONE_REFUSED, SplitFigures())
-    writer = FrameWriter(cluster, {}, lambda: Lane(None), lambda _: None, SimpleNamespace(taken=lambda *_: taken),
+    taking = SimpleNamespace(taken=lambda *_: taken, withdraw=lambda: None)
+    writer = FrameWriter(cluster, {}, lambda: Lane(None), lambda _: None, taking,
                          ErrorHandling(tolerant=True, queue="dead"), brokers_create=False)
     none = np.array([], np.int32)
     frame = Batch(1, (), none, none, letters.slice(0, 0), (), False, False, None, cut=SimpleNamespace())
@@ -115,7 +116,7 @@ class Topics:
 
 
 def writer_of(cluster, *, taken=None, lane=Lane(None), brokers_create=True):  # noqa: B008 - it is immutable
-    taking = None if taken is None else SimpleNamespace(taken=lambda *_: taken)
+    taking = None if taken is None else SimpleNamespace(taken=lambda *_: taken, withdraw=lambda: None)
     return FrameWriter(
         cluster, {}, lambda: lane, lambda _: None, taking, ErrorHandling(), brokers_create=brokers_create)
 

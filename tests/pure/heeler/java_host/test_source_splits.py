@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from types import MappingProxyType, SimpleNamespace
 
 import pyarrow as pa
@@ -77,6 +79,19 @@ def test_the_records_of_a_split_wait_for_the_partitions_of_their_topics_over_sev
     rig.kafka.responds = True
     wait_until(lambda: rig.task.run_once().records == 1)
     assert (rig.kafka.appended, len(rig.engine.batches)) == ([("t", b"one")], 1)
+
+
+def test_what_a_split_has_made_of_its_records_is_kept_only_until_they_are_appended(rig):
+    """An idle task would keep its last one."""
+    begun(rig)
+    result = of_one_record()
+    kept = weakref.ref(result[0].records[0][2])
+    rig.engine.batches[0].set_result(result)
+    del result
+    wait_until(lambda: rig.task.run_once().records == 1)
+    rig.engine.batches.clear()
+    gc.collect()
+    assert kept() is None
 
 
 def test_a_task_that_waits_for_a_split_can_be_stopped(rig):
