@@ -315,10 +315,14 @@ class TaskActors:
             self._counts[connector] += 1
         abandonment = Abandonment(partial(self._ended, connector))
         pace = None
-        if self._watchdog is not None:
-            pace = abandonment.pace = self._watchdog.watch(
-                command.task, epoch, self._limit_s(command.connector_config))
-        ref = TaskActor.start(epoch, *self._arguments, abandonment=abandonment, pace=pace)
+        try:
+            if self._watchdog is not None:
+                pace = abandonment.pace = self._watchdog.watch(
+                    command.task, epoch, self._limit_s(command.connector_config))
+            ref = TaskActor.start(epoch, *self._arguments, abandonment=abandonment, pace=pace)
+        except BaseException:  # the system may have no thread left
+            abandonment.cancel()
+            raise
         self._living[ref.actor_urn] = abandonment
         return ref
 

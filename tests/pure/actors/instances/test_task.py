@@ -12,7 +12,7 @@ import pykka
 import pytest
 
 from actors.errors import BadRequestError, ConflictError
-from actors.instances.task import TaskActors
+from actors.instances.task import TaskActor, TaskActors
 from actors.messages.commands import ChangeTargetState, ReplayLetters, StartTask, Stop
 from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskStateReported
@@ -157,6 +157,23 @@ def test_a_connector_is_released_with_its_last_task(rig: Rig) -> None:
     assert rig.released == []
     second.tell(Stop())
     wait_until(lambda: rig.released == [TASK.connector])
+
+
+def test_a_task_that_could_not_be_started_does_not_keep_its_connector(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(*_arguments: Any, **_named: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskActor, "start", no_thread)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            rig.start(ScriptedRunner())
+    assert rig.released == [TASK.connector]
+    ref = rig.start(ScriptedRunner(Progress(idle_ms=60_000)))
+    wait_until(lambda: rig.runner.runs == 1)
+    ref.tell(Stop())
+    wait_until(lambda: rig.released == [TASK.connector] * 2)
 
 
 def test_an_idle_task_waits_for_its_timer_or_a_wake_up(rig: Rig) -> None:
