@@ -54,6 +54,11 @@ class Engine(Protocol):
     def cancel(self, batch: Future[list[Any]]) -> None:
         """Cancels a queued or running batch; its future fails with CancelledError. Does nothing after its end."""
 
+    def runs(self, batch: Future[list[Any]]) -> bool:
+        """Whether a split of the batch has begun. The future also counts as running while a split that a process has
+        declined waits for another one. Does not block.
+        """
+
 
 class OffsetStore(Protocol):
     """The offsets of one source connector, in the worker's offsets topic or in the connector's own."""

@@ -283,10 +283,12 @@ class SharedBatches:
             self._changed.notify_all()
 
     def _cut_off(self, now: float) -> None:
-        """Ends splits that take too long."""
+        """Ends splits that take too long. One that a process has declined waits again, which is no hanging."""
         for flight in self._flights.values():
-            if flight.begun is None:
-                flight.begun = now if flight.future.running() else None
+            if not self._engine.runs(flight.future):
+                flight.begun = None
+            elif flight.begun is None:
+                flight.begun = now
             elif now - flight.begun > CUT_OFF_S:
                 names = ", ".join(loan.task.id for loan, _ in flight.loans)
                 _logger.warning("A split shared by %s took longer than %g s and was cancelled. Each task repeats its "

@@ -142,6 +142,10 @@ class SparkEngine(Engine):
         """A task of this connector has ended. Its processes are Spark's, which are for all connectors."""
 
     @override
+    def runs(self, batch: Future[list[Any]]) -> bool:
+        return batch.running()
+
+    @override
     def cancel(self, batch: Future[list[Any]]) -> None:
         """Cancels a batch. If its Spark job has splits of other tasks, the job continues and the batch's results are
         dropped. But a job that should have ended long ago is cancelled, and the other tasks repeat their batches, each

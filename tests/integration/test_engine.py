@@ -42,6 +42,7 @@ from tests.rigs.splits import (
     AnswerPoison,
     AnswerTrap,
     Describe,
+    EndGroup,
     EndProcess,
     Fail,
     Hang,
@@ -464,6 +465,29 @@ def test_output_of_executor_processes_is_masked_and_cannot_forge_log_lines(
     assert "WARNING warned of [hidden]\\n[2026-11-22 10:00:00,000] INFO forged (some.plugin:" in said, "on one line"
     process = psutil.Process(line.pid)
     line.close()
+    launcher.close()
+    listener.close()
+    wait_gone([process])
+
+
+def test_a_plugin_that_signals_its_process_group_ends_only_its_own_process() -> None:
+    """The parent of all processes was ended, too, and those of other connectors."""
+    arrived: SimpleQueue[Line] = SimpleQueue()
+    listener, launcher = ExecutorListener(lambda _, line: arrived.put(line)), LocalLauncher(python_path(), 2)
+    lines = []
+    for number in (1, 2):
+        launcher.launch(listener.expect(number))
+        lines.append(arrived.get(timeout=START_S))
+    ended, other = lines
+    wire.send(ended.work, pickle.dumps(EndGroup()))
+    with pytest.raises(OSError, match="the connection ended"):
+        wire.receive(ended.work)
+    wire.send(other.work, pickle.dumps(Answer(1)))
+    assert pickle.loads(wire.receive(other.work))[0].value == 1
+    assert launcher.failure(1) is None, "the parent lives"
+    process = psutil.Process(other.pid)
+    for line in lines:
+        line.close()
     launcher.close()
     listener.close()
     wait_gone([process])

@@ -76,7 +76,7 @@ class World:
             for one in choice.to_evict(self.queue.in_turn(self.most - len(self.busy)), self.now):
                 assert self.now - one.bound_at >= KEEP_S
                 self.idle.remove(one)
-        while self.idle and (taken := self.queue.take(choice.may_run)) is not None:
+        while self.idle and (taken := self.queue.take(choice.may_run())) is not None:
             connector = taken[0][:-2]
             one = best_for(connector, self.idle)
             assert one is not None

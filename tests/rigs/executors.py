@@ -86,6 +86,9 @@ class Threads:
         self.closed = False
         self.asked = 0
         self.works: list[socket.socket] = []
+        self.asks = 0  # how many splits were declined, or are about to be when `declines` is set
+        self.declines = threading.Event()
+        self.declines.set()
         self.restored: list[bool] = []  # whether a process restores itself before a split
 
     def launch(self, ticket: Ticket) -> None:
@@ -102,11 +105,13 @@ class Threads:
             while split := wire.receive(work):
                 if split.startswith(wire.OTHER) and here.later:
                     here.changes = here.later
-                    wire.send(work, wire.after_changes(here.changes))
+                    self.asks += 1
+                    self.declines.wait(20)
+                    wire.send(work, wire.before_answer(here.changes))
                     continue
                 self.restored.append(split.startswith(wire.OTHER))
                 outcome = pickled_outcomes([run_split(split.removeprefix(wire.OTHER))])
-                wire.send(work, wire.after_changes(here.changes, outcome))
+                wire.send(work, outcome, before=wire.before_answer(here.changes))
             work.shutdown(socket.SHUT_RDWR)
 
     @staticmethod

@@ -56,6 +56,14 @@ class AnswerPoison:
         return Poison()
 
 
+@dataclass(frozen=True)
+class EndGroup:
+    """Ends its process, and all of its group."""
+
+    def run(self) -> None:
+        os.kill(0, signal.SIGTERM)
+
+
 def interrupt() -> None:
     raise KeyboardInterrupt
 

@@ -77,6 +77,9 @@ class ThreadEngine:
         with suppress(InvalidStateError):
             batch.set_exception(CancelledError())
 
+    def runs(self, batch: Future[list[Any]]) -> bool:
+        return batch.running()
+
     def await_spark(self) -> None:
         raise AssertionError("there is no Spark here")
 

@@ -26,7 +26,7 @@ class SplitBatch:
     future: Future[list[Any]] = field(default_factory=Future)
     outcomes: list[Outcome | None] = field(default_factory=list)
     lost: Exception | None = None
-    begun: bool = False
+    begun: bool = False  # a process has one of its splits, or had it and did not give it back
     submitted_at: float = field(default_factory=time.monotonic)
     logged_at: float = 0.0  # when its waiting was last logged
 

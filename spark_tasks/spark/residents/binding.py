@@ -10,7 +10,7 @@ occupy all of them, so when there may be no more,
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from spark_tasks.spark.residents.fairness import Demand
@@ -47,7 +47,7 @@ def best_for(connector: str, idle: Sequence[P]) -> P | None:
 
 class Choice(Generic[P]):
     """The processes of a pool at one time. `idle`: those that have been idle for longest are first; it may change
-    meanwhile. `coming`: how many are about to join; `soon`: whether a shared one has run its split for less than
+    between calls. `coming`: how many are about to join; `soon`: whether a shared one has run its split for less than
     KEEP_S, so that it will probably be idle soon; `binders`: the connectors with bound processes; `kept_back`: how many
     shared ones these leave to others, 0 if more may be started.
     """
@@ -61,15 +61,15 @@ class Choice(Generic[P]):
         self._soon = soon
         self._kept_back = kept_back
 
-    def may_run(self, connector: str) -> bool:
-        """Whether a split of this connector may run in an idle process now."""
-        shared = 0
-        for one in self._idle:
-            if not one.bound_at:
-                shared += 1
-            elif one.connector == connector:
-                return True
-        return shared > 0 and self._left(shared + self._coming, connector) > 0
+    def may_run(self) -> Callable[[str], bool]:
+        """Tells of a connector whether a split of it may run in an idle process now. Processes are looked at once, not
+        for each connector: thousands may wait.
+        """
+        own = {one.connector for one in self._idle if one.bound_at}
+        shared = sum(1 for one in self._idle if not one.bound_at)
+        if not shared:
+            return own.__contains__
+        return lambda connector: connector in own or self._left(shared + self._coming, connector) > 0
 
     def _left(self, shared: int, connector: str) -> int:
         return shared - (self._kept_back if connector in self._binders else 0)

@@ -252,6 +252,10 @@ class ResidentEngine(Engine):
         if self._pool is not None:
             self._pool.cancel(batch)
 
+    @override
+    def runs(self, batch: Future[list[Any]]) -> bool:
+        return self._pool is not None and self._pool.runs(batch)
+
     def release(self, connector: str) -> None:
         """Keeps no processes for this connector any more, whose plugins have set up something in them. To be called
         when one of its tasks has ended: the next one may have another plugin. Does not block.

@@ -57,8 +57,7 @@ class FairQueue(Generic[T]):
         and keeps its turn.
         """
         for name, connector in self._connectors.items():
-            task = self._next_task(connector)
-            if task is None or not may(name):
+            if not may(name) or (task := self._next_task(connector)) is None:
                 continue
             waiting = connector.tasks[task]
             item = waiting.popleft()

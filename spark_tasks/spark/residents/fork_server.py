@@ -56,6 +56,7 @@ def _serve(ticket: Ticket) -> None:
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setpgid(0, 0)  # a plugin that signals its process group, as with os.kill(0, SIGTERM), must not end others
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)

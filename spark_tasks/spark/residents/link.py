@@ -2,7 +2,8 @@
 
 It has a second connection, the leash: when a byte arrives on it or it is closed, the kernel kills the process at once
 (F_SETSIG), even if a split sleeps in C or holds the interpreter lock. This is specific to Linux. On other systems a
-thread watches the leash; it cannot run while a split holds the interpreter lock.
+thread watches the leash; it cannot run while a split holds the interpreter lock. If a plugin has closed the leash, the
+worker kills the process; if the worker has been killed itself, a thread notices that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import select
 import signal
 import socket
 import ssl
+import struct
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -25,12 +27,16 @@ from spark_tasks.process.full_memory import end_first
 from spark_tasks.spark.executor import pickled_outcomes, refuse_second_attempt, run_split
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.leftovers import Leftovers
+from spark_tasks.spark.residents.process_state import start_of
 from spark_tasks.spark.residents.wire import Ticket
 
 STACK_SIGNAL = signal.SIGUSR2  # writes the stacks of all threads, even if one holds the interpreter lock
 _HANGUP = "hangup"  # the name of a thread
 _FROM_KERNEL = 0x80  # SI_KERNEL, the code of a signal that no process has sent
+_PEER = struct.Struct("3i")  # SO_PEERCRED: pid, uid, gid
+WORKER_S = 5.0  # how often a process looks whether its worker still lives
 _open: set[socket.socket] = set()
+_workers: set[tuple[int, str]] = set()  # the worker of this process: its pid and start, if it is on this machine
 
 
 def _let_go_after_fork() -> None:
@@ -72,7 +78,7 @@ def serve(ticket: Ticket) -> None:
         while split := wire.receive(work):
             if split.startswith(wire.OTHER):
                 if changes := set_up.changes(with_umask=True):
-                    wire.send(work, wire.after_changes(changes))  # it is kept for the connector before
+                    wire.send(work, wire.before_answer(changes))  # it is kept for the connector before
                     continue
                 if not leftovers.end():
                     wire.send(work, b"")  # the worker replaces this process
@@ -86,7 +92,7 @@ def serve(ticket: Ticket) -> None:
             finally:
                 if ticket.slow_s:
                     faulthandler.cancel_dump_traceback_later()
-            wire.send(work, wire.after_changes(set_up.changes(), answer))
+            wire.send(work, answer, before=wire.before_answer(set_up.changes()))
         if set_up.changes(with_umask=True) or not leftovers.end():
             os._exit(0)  # otherwise Spark would use it for jobs of other plugins
 
@@ -100,10 +106,19 @@ def joined(ticket: Ticket) -> Iterator[socket.socket]:
         _open.update((leash, work))
         try:
             _tie(leash)
+            _workers.update(_worker_at(leash))
             yield work
+            _workers.clear()
             _untie(leash)
         finally:
             _open.difference_update((leash, work))
+
+
+def _worker_at(leash: socket.socket) -> Iterator[tuple[int, str]]:
+    if sys.platform == "linux" and leash.family == socket.AF_UNIX:
+        pid, _, _ = _PEER.unpack(leash.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+        if (start := start_of(pid)) is not None:
+            yield pid, start
 
 
 class _stacks:  # noqa: N801 - a context manager
@@ -147,8 +162,9 @@ def _survive_the_daemon() -> None:
 
 
 def _await_hangup() -> None:
-    while signal.sigwaitinfo({signal.SIGHUP}).si_code == _FROM_KERNEL:
-        pass
+    while (got := signal.sigtimedwait({signal.SIGHUP}, WORKER_S)) is None or got.si_code == _FROM_KERNEL:
+        if any(start_of(pid) != start for pid, start in tuple(_workers)):
+            break  # and the leash, which has not ended this process, was closed by a plugin
     os._exit(128 + signal.SIGHUP)
 
 

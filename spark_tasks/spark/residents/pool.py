@@ -74,6 +74,11 @@ class Pool:
             self.dispatch()
         batch.end()
 
+    def runs(self, future: Future[list[Any]]) -> bool:
+        """Whether a split of the batch has begun, and no process has given it back."""
+        batch = self.batches.get(future)
+        return batch is not None and batch.begun
+
     def release(self, connector: str) -> None:
         """Keeps no processes for this connector any more: its tasks end, or are others from now on."""
         with self._lock:
@@ -119,10 +124,10 @@ class Pool:
         processes, max_running, choice = self.processes, self._settings.running, self._choice()
         processes.make_room(choice, self.queue.in_turn(max_running - processes.running))
         while (len(self.queue) and processes.idle and processes.running < max_running
-               and (taken := self.queue.take(choice.may_run)) is not None):
+               and (taken := self.queue.take(choice.may_run())) is not None):
             task, item = taken
             batch = item.batch
-            if not batch.begun and not batch.future.set_running_or_notify_cancel():  # withdrawn while it waited
+            if not (batch.begun or batch.future.running() or batch.future.set_running_or_notify_cancel()):  # withdrawn
                 self.queue.ended(task)
                 self._drop(batch, CancelledError())
                 self.batches.pop(batch.future, None)
@@ -157,6 +162,8 @@ class Pool:
             if item.batch.lost is not None and self.queue.remove(item.batch.task, item):
                 item.batch.left -= 1
             over = not item.batch.left
+            waiting = sum(one.batch is item.batch for one in self.queue.waiting(item.batch.task))
+            item.batch.begun = waiting < len(item.batch.outcomes)
             if over:
                 self.batches.pop(item.batch.future, None)
             self.dispatch()

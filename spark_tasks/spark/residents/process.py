@@ -51,7 +51,8 @@ class Resident:
     item: Item | None = None
     connector: str = ""  # of the last split that it has begun; its objects and connections are in this process
     bound_at: float = 0.0  # since when it is kept for this connector, which has set something up in it; 0.0: it is not
-    released: bool = False  # it is not kept for this connector when its split has ended
+    bound_first: float = 0.0  # since when it was first kept for this connector: to bind it again is no new start
+    released: frozenset[str] = frozenset()  # connectors for which it is not kept when its split has ended
     since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
     exempt: bool = False  # its split does not count as running: it uses no CPU, or has been running for long
     new: bool = True  # it has not been idle yet
@@ -65,12 +66,19 @@ class Resident:
 
     def take(self, item: Item) -> None:
         """Gets a split."""
-        self.item, self.since, self.exempt, self.released = item, time.monotonic(), False, False
+        self.item, self.since, self.exempt, self.released = item, time.monotonic(), False, frozenset()
         self.cpu, self.slow_at = (0.0, 0.0), 0.0
 
-    def bind(self, changes: str) -> bool:
-        """Its connector has set up these things in it, or nothing. Returns whether it was not bound before."""
-        before, self.bound_at = self.bound_at, (self.bound_at or time.monotonic()) if changes else 0.0
+    def bind(self, connector: str, changes: str) -> bool:
+        """Its last split was this connector's, which has set up these things in it, or nothing. Returns whether it was
+        not bound before.
+        """
+        before = self.bound_at
+        if connector != self.connector:
+            self.connector, self.bound_first = connector, 0.0
+        if changes:
+            self.bound_first = self.bound_first or time.monotonic()
+        self.bound_at = self.bound_first if changes else 0.0
         return not before and bool(changes)
 
     def frame_of(self, payload: bytes, connector: str) -> bytes:

@@ -145,9 +145,9 @@ class ProcessManager:
         """Ends the processes that are bound to a connector, when their split has ended. The caller holds the lock."""
         for resident in [r for r in self.idle if r.bound_at and r.connector == connector]:
             self.end_idle(resident)
-        for resident in self.residents.values():
-            resident.released = resident.released or (
-                resident.item is not None and resident.item.connector == connector)
+        for resident in self.residents.values():  # a split may still be declined, so that it stays with the one before
+            if resident.item is not None and connector in {resident.connector, resident.item.connector}:
+                resident.released |= {connector}
 
     @property
     def _pauses(self) -> bool:
@@ -257,9 +257,7 @@ class ProcessManager:
                 break
             changes, result = wire.parted(answer)
             declined = bool(changes) and not result and resident.connector not in {"", item.connector}
-            if not declined:
-                resident.connector = item.connector
-            if resident.bind(changes):
+            if resident.bind(resident.connector if declined else item.connector, changes):
                 self._log.log(_logger, logging.INFO, "An executor process is kept for connector %s, whose plugins have "
                               "set up in it: %s", resident.connector, changes)
             if declined:
@@ -309,7 +307,7 @@ class ProcessManager:
                 return
             self.idle.append(resident)
             resident.since = time.monotonic()
-            released = resident.released and resident.bound_at
+            released = resident.bound_at and resident.connector in resident.released
             if not self.launchers.kept(resident) or (resident.new and self.launchers.crowded) or released:
                 self.end_idle(resident)
             resident.new = False

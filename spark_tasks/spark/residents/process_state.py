@@ -43,6 +43,17 @@ def is_suspended(pid: int) -> bool:
         return False
 
 
+def start_of(pid: int) -> str | None:
+    """When the process was started, as the kernel counts: another process with this number has another start. None if
+    it has ended, and on other systems.
+    """
+    try:
+        fields = _fields(Path(f"/proc/{pid}/stat"))
+    except OSError:
+        return None
+    return None if fields[0] in _ENDED else fields[19]
+
+
 def has_ended(pid: int, within_s: float) -> bool:
     """Whether all threads of the process end within this time. False on other systems."""
     deadline = time.monotonic() + within_s

@@ -94,13 +94,16 @@ def begin_to_send(sock: socket.socket, payload: bytes) -> int:
         return 0
 
 
-def send(sock: socket.socket, payload: bytes, begun: int = 0) -> None:
-    """Sends one frame, or the rest of one of which `begun` bytes have been sent."""
+def send(sock: socket.socket, payload: bytes, begun: int = 0, *, before: bytes = b"") -> None:
+    """Sends one frame, or the rest of one of which `begun` bytes have been sent. `before`: what precedes the payload
+    in the frame; a large payload is not copied for that.
+    """
+    head = HEAD.pack(len(before) + len(payload)) + before
     if len(payload) < _CHUNK:
-        if rest := (HEAD.pack(len(payload)) + payload)[begun:]:
+        if rest := (head + payload)[begun:]:
             sock.sendall(rest)
     else:
-        sock.sendall(HEAD.pack(len(payload)))
+        sock.sendall(head)
         sock.sendall(payload)
 
 
@@ -124,11 +127,11 @@ def receive(sock: socket.socket, max_bytes: int | None = None) -> bytes | bytear
     return exactly(sock, size, begun) if len(begun) < size else begun
 
 
-def after_changes(changes: str, answer: bytes = b"") -> bytes:
-    """The payload of an answer with what was set up in the process, if anything was."""
+def before_answer(changes: str) -> bytes:
+    """What precedes an answer in its frame: what was set up in the process, if anything was."""
     if not changes:
-        return answer
-    return _SET_UP + changes.encode(errors="replace").replace(_SET_UP, b"?")[:_MAX_TEXT] + _SET_UP + answer
+        return b""
+    return _SET_UP + changes.encode(errors="replace").replace(_SET_UP, b"?")[:_MAX_TEXT] + _SET_UP
 
 
 def parted(payload: bytes | bytearray) -> tuple[str, bytes | bytearray | memoryview]:

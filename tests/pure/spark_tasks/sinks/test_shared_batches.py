@@ -24,6 +24,8 @@ class Engine:
 
     def __init__(self) -> None:
         self.flights: list[tuple[str, Any, Future[list[Any]]]] = []
+        self.declined = False
+        self.looks = 0
 
     def submit(self, task: str, splits: Any) -> Future[list[Any]]:
         future: Future[list[Any]] = Future()
@@ -32,6 +34,10 @@ class Engine:
 
     def cancel(self, batch: Future[list[Any]]) -> None:
         fail(batch, CancelledError("a batch was cancelled"))
+
+    def runs(self, batch: Future[list[Any]]) -> bool:
+        self.looks += 1
+        return batch.running() and not self.declined
 
     def begin(self) -> None:
         self.flights[-1][2].set_running_or_notify_cancel()
@@ -262,6 +268,24 @@ def test_a_split_that_hangs_is_cut_off(rig: Rig, monkeypatch: pytest.MonkeyPatch
     assert task.woken.wait(5)
     assert rig.shared.take_back(loan, 5)
     assert isinstance(loan.outcome, RetriableError)
+
+
+def test_a_split_that_waits_again_because_a_process_has_declined_it_is_not_cut_off(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.0)
+    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
+    task, loan = rig.lend("c-0", ["a"])
+    rig.engine.declined = True
+    rig.shared.look([loan])
+    rig.flights(1)
+    rig.engine.begin()
+    wait_until(lambda: rig.engine.looks > 3 or task.woken.is_set())
+    assert not task.woken.is_set()
+    rig.engine.end("A")
+    wait_until(lambda: task.collected)
+    assert rig.shared.take_back(loan, 5)
+    assert loan.outcome is None
 
 
 def test_offsets_are_committed_while_no_records_arrive(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,9 @@ class Engine:
         if not batch.done():
             batch.set_exception(CancelledError())
 
+    def runs(self, batch: Future[list[Any]]) -> bool:
+        return batch.running()
+
 
 class Owing(Idle):
     """A delivery that could not write the offsets of an earlier batch. A task that asks for them forever fails."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from spark_tasks.spark.residents.binding import KEEP_LONGER_S, KEEP_S, Choice, best_for, to_retire
-from spark_tasks.spark.residents.fairness import Demand
+from spark_tasks.spark.residents.fairness import Demand, FairQueue
 
 NOW = 1000.0
 OLD, YOUNG = NOW - KEEP_LONGER_S, NOW - KEEP_S / 2
@@ -48,7 +48,24 @@ def test_connectors_with_bound_processes_leave_the_last_shared_ones_to_others_if
     idle: list[Process], coming: int, kept_back: int, expected: str
 ) -> None:
     choice = Choice(idle, coming, {"a", "b"}, soon=False, kept_back=kept_back)
-    assert "".join(name for name in "abc" if choice.may_run(name)) == expected
+    assert "".join(name for name in "abc" if choice.may_run()(name)) == expected
+
+
+def test_processes_are_looked_at_once_and_not_for_each_connector_that_waits() -> None:
+    looks = []
+
+    class Watched(Process):
+        def __getattribute__(self, name: str) -> object:
+            looks.append(name)
+            return super().__getattribute__(name)
+
+    idle: list[Process] = [Watched(f"bound-{n}", OLD) for n in range(10)]
+    queue: FairQueue[int] = FairQueue(1, 1)
+    for n in range(100):
+        queue.put(f"waits-{n}-0", n)
+    looks.clear()
+    assert queue.take(Choice(idle, 0, set(), soon=False, kept_back=0).may_run()) is None
+    assert len(looks) < 100
 
 
 A, B, SHARED = Process("a", OLD), Process("b", OLD), Process()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
+import psutil
 import pytest
 
 from spark_tasks.errors import DataError
@@ -275,6 +279,36 @@ def test_a_process_whose_plugin_has_closed_its_connections_is_killed(
     wait_until(lambda: -signal.SIGKILL in [process.poll() for process in processes.started])
 
 
+WORKER = """
+import pickle, sys
+from queue import SimpleQueue
+from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.listener import ExecutorListener
+from tests.rigs.executors import Processes
+from tests.rigs.splits import CloseDescriptors
+arrived = SimpleQueue()
+listener = ExecutorListener(lambda _, line: arrived.put(line))
+Processes().launch(listener.expect(1))
+line = arrived.get()
+wire.send(line.work, pickle.dumps(CloseDescriptors()))
+print(line.pid, listener.folder, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.integration  # processes of their own
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_process_whose_plugin_has_closed_its_connections_does_not_outlive_a_killed_worker() -> None:
+    with subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        pid, folder = worker.stdout.readline().split()
+        process = psutil.Process(int(pid))
+        wait_until(lambda: process.num_fds() <= 3, what="closed descriptors")
+        worker.kill()
+    shutil.rmtree(folder)
+    wait_until(lambda: not process.is_running(), 30, what="its end")
+
+
 def test_a_result_that_hangs_the_worker_occupies_its_task_only_until_it_is_cancelled(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,6 +459,63 @@ def test_bound_processes_of_a_connector_end_with_its_task_busy_ones_after_their_
     wait_until(lambda: list(bound(rig).values()) == ["b"])
     assert rig.submit("a-0", Answer(1)).result(20) == [1]
     assert rig.died == 0
+
+
+def declining(rig: Rig, launcher: Threads) -> Future[list[Any]]:
+    """The only process holds a split of b, which it then declines: unknown to the worker, it is a's."""
+    launcher.max_processes = 1
+    launcher.declines.clear()
+    assert rig.submit("a-0", SetSomethingUp(after=True)).result(20) == [None]
+    wait_until(lambda: rig.processes.idle)
+    batch = rig.submit("b-0", Answer(1))
+    wait_until(lambda: launcher.asks, what="the process to look at what a has left")
+    return batch
+
+
+@pytest.mark.parametrize(("released", "kept"), [("a", []), ("b", ["a"])])
+def test_a_connector_is_released_while_its_process_declines_a_split_of_another_one(
+    released: str, kept: list[str]
+) -> None:
+    rig, launcher = Rig(), Threads()
+    rig.pool.use(launcher)
+    rig.idle(1)
+    batch = declining(rig, launcher)
+    rig.pool.release(released)
+    launcher.max_processes = 2
+    launcher.declines.set()
+    wait_until(lambda: rig.settled(batch))
+    assert (batch.result(1), list(bound(rig).values())) == ([1], kept)
+    rig.pool.close(CancelledError(), 5)
+    rig.listener.close()
+
+
+def test_a_batch_whose_split_a_process_has_declined_waits_again() -> None:
+    rig, launcher = Rig(), Threads()
+    rig.pool.use(launcher)
+    rig.idle(1)
+    batch = declining(rig, launcher)
+    assert rig.pool.runs(batch)
+    launcher.declines.set()
+    wait_until(lambda: not rig.pool.runs(batch))
+    assert batch.running()
+    launcher.max_processes = 2
+    wait_until(lambda: rig.settled(batch))
+    assert batch.result(1) == [1]
+    rig.pool.close(CancelledError(), 5)
+    rig.listener.close()
+
+
+def test_a_process_that_is_bound_again_has_been_kept_since_the_first_time() -> None:
+    process = Resident(1, Threads())
+    assert process.bind("a", "the locale")
+    first = process.bound_at
+    assert not process.bind("a", "")
+    assert process.bound_at == 0.0
+    assert process.bind("a", "the locale")
+    assert process.bound_at == first
+    process.bind("a", "")
+    assert process.bind("b", "the locale")
+    assert process.bound_at > first
 
 
 def only(rig: Rig, connector: str) -> None:

@@ -70,11 +70,24 @@ def test_the_end_of_a_connection_is_left_to_send(sockets):
     ("environment variables (\u00fc)", b"\x80\0"),
 ])
 def test_what_was_set_up_comes_before_the_answer(changes, answer):
-    assert wire.parted(bytearray(wire.after_changes(changes, answer))) == (changes, answer)
+    assert wire.parted(bytearray(wire.before_answer(changes) + answer)) == (changes, answer)
+
+
+def test_a_large_answer_is_not_copied_for_what_was_set_up():
+    sent = []
+
+    class Socket:
+        def sendall(self, data):
+            sent.append(data)
+
+    answer = b"x" * (1 << 20)
+    wire.send(Socket(), answer, before=wire.before_answer("the locale"))
+    assert [len(each) for each in sent] == [wire.HEAD.size + 12, len(answer)]
+    assert sent[1] is answer
 
 
 def test_what_was_set_up_is_short_and_an_unfinished_text_is_no_answer():
-    changes, answer = wire.parted(wire.after_changes("a\0b" + "x" * 100_000, b"pickle"))
+    changes, answer = wire.parted(wire.before_answer("a\0b" + "x" * 100_000) + b"pickle")
     assert (changes, answer) == ("a?b" + "x" * 997, b"pickle")
     assert wire.parted(b"\0\xff\0") == ("\ufffd", b"")
     assert wire.parted(b"\0" + b"x" * 2000 + b"\0") == ("", b"")
