@@ -13,6 +13,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import InitProducerIdResponse
 
 from spark_tasks.kafka import cluster as module
+from spark_tasks.kafka import connections
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import UnknownTopicError
@@ -56,7 +57,8 @@ def cluster() -> KafkaCluster:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    for one in (module, connections):  # deadlines too: with the real time, nothing but requests would pass it
+        monkeypatch.setattr(one, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 
