@@ -140,7 +140,7 @@ def positions(messages):
     return back_
 
 
-@pytest.mark.parametrize("who", [pytest.param("follower", marks=pytest.mark.nightly), "leader"])
+@pytest.mark.parametrize("who", ["follower", "leader"])
 def test_a_worker_suspended_past_its_session_writes_nothing_as_a_member(cluster, who):
     victim = cluster.leader() if who == "leader" else cluster.follower()
     victim.signal("STOP")

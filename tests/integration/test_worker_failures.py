@@ -186,9 +186,7 @@ def test_a_hanging_plugin_blocks_no_others(rig, topic_name, at, works):
     rig.wait_records(topic_name, 20)
 
 
-@pytest.mark.parametrize("at", [
-    "start", *(pytest.param(at, marks=pytest.mark.nightly) for at in ("tasks", "task-start", "plan")), "read",
-])
+@pytest.mark.parametrize("at", ["start", "tasks", "task-start", "plan", "read"])
 def test_hanging_plugin_can_be_deleted(rig, topic_name, at, works):
     """It is abandoned after task.shutdown.graceful.timeout.ms (2 s here), and a new one with its name works."""
     release = rig.folder / "release"
