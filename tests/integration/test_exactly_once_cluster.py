@@ -69,7 +69,7 @@ def test_exactly_once_survives_a_killed_worker(cluster, reader):
     reader.wait_flowing(STREAMS)
 
 
-@pytest.mark.parametrize("who", ["follower", pytest.param("leader", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("who", ["follower", "leader"])
 def test_exactly_once_survives_a_worker_suspended_past_its_session(cluster, reader, who):
     """When it resumes, other workers have taken over its work."""
     settled(cluster)
@@ -107,7 +107,7 @@ def test_exactly_once_survives_a_graceful_stop_of_a_worker(cluster, reader):
     settled(cluster)
 
 
-@pytest.mark.parametrize("tasks", [1, *(pytest.param(n, marks=pytest.mark.nightly) for n in (4, 2)), 3])
+@pytest.mark.parametrize("tasks", [1, 4, 2, 3])
 def test_former_producers_are_fenced_when_the_number_of_tasks_changes(cluster, reader, tasks):
     """Streams move from task to task: each of the former producers is fenced before one of the new ones starts."""
     settled(cluster)
