@@ -15,7 +15,7 @@ import pytest
 from heeler.cli.worker_process import WorkerProcess
 from spark_tasks.connectors.verify import read_summary
 from tests.rigs.support import wait_until
-from tests.rigs.workers import JSON, READY_S, SPARK_MS, Rig, processes_of, wait_gone, worker_settings
+from tests.rigs.workers import JSON, READY_S, Rig, processes_of, wait_gone, worker_settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -88,7 +88,6 @@ def test_sources_and_sinks_recover_from_a_killed_worker(kafka, tmp_path, topic_n
             family = processes_of(worker)
             worker.kill()
             wait_gone(family)
-            worker.properties["heeler.spark.start.delay.ms"] = SPARK_MS  # Spark was killed once, and is not needed
             bound += kafka.end(lines) - position(rig, f"{topic_name}-offsets", "lines-in") // WIDTH
         total = (KILLS + 1) * CHUNK
         twice = check_lines(rig, lines, out, total)
