@@ -10,7 +10,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 .DEFAULT_GOAL := help
 # If a container image sets this, every process that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
-NIGHTLY := histories fuzz api-fuzz transforms-differential connectors chaos executors
+NIGHTLY := variants histories fuzz api-fuzz transforms-differential connectors chaos executors
 .PHONY: help demo test test-pure test-pure-records test-pure-data test-pure-others test-others lint ruff types herder-doc plugins-doc nightly $(NIGHTLY) bench wheel clean
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make lint       ruff and mypy"
 	@echo "make herder-doc  regenerate the table and the diagram in docs/herder.md"
 	@echo "make plugins-doc  regenerate docs/plugins.md"
+	@echo "make variants   run second variants of what make test shows (a few minutes)"
 	@echo "make histories  run 10,000 random histories of simulated clusters, 1,000 examples of each property (half an hour or more)"
 	@echo "make fuzz       process 1,000,000 hostile records for internal topics (about ten minutes; other records with HEELER_FUZZ_FIRST=10000)"
 	@echo "make api-fuzz   run schemathesis against every operation of the REST API and its links (about ten minutes)"
@@ -27,7 +28,7 @@ help:
 	@echo "make connectors  run Debezium, MirrorMaker, Iceberg and others (needs Debian's postgresql; a few minutes)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
 	@echo "make executors  move 6,000,000 records on a Spark cluster whose executors are killed, then the demo (ARGS='--kills 30'; a few minutes)"
-	@echo "make nightly    run the seven commands above, one after the other, even if one fails (hours)"
+	@echo "make nightly    run the eight commands above, one after the other, even if one fails (hours)"
 	@echo "make bench      run microbenchmarks of the data plane and the control plane"
 	@echo "make wheel      build dist/heeler-….whl, which pip installs anywhere"
 	@echo "make clean      remove the environment and the files of tools"
@@ -68,7 +69,7 @@ PURE_DATA    := $(filter-out %/pipeline tests/pure/%/__pycache__,$(patsubst %/,%
 	$(wildcard tests/pure/spark_tasks/test_*.py) tests/pure/storage tests/pure/rest tests/examples tests/contract $(wildcard tests/test_*.py)
 PURE_OTHERS  := $(wildcard tests/property/test_*.py) $(filter-out tests/pure/__% \
 	tests/pure/spark_tasks $(PURE_RECORDS) $(PURE_DATA),$(patsubst %/,%,$(wildcard tests/pure/*/)))
-PURE_TESTS    = $(BIN)/python -m pytest -q -m 'not integration and not interop'
+PURE_TESTS    = $(BIN)/python -m pytest -q -m 'not integration and not interop and not nightly'
 
 # Beside each other: lint needs one of two cores, and so does the compiling.
 test-pure: $(INSTALLED)
@@ -85,7 +86,7 @@ test-pure-others: $(READY)
 	@$(PURE_TESTS) $(PURE_OTHERS)
 
 # Only the files that have such tests: to import all others as well would take each process half a minute.
-OTHERS = $(BIN)/python -m pytest --durations=15 -m 'integration or interop' \
+OTHERS = $(BIN)/python -m pytest --durations=15 -m '(integration or interop) and not nightly' \
 	tests/contract $(sort $(shell grep -rlE 'mark\.(integration|interop)\b' tests --include='test_*.py'))
 
 # The tests without Kafka and Spark keep two cores busy. The others wait for a good part of their time, so mypy runs beside them.
@@ -106,6 +107,11 @@ herder-doc: $(READY)
 
 plugins-doc: $(READY)
 	@$(BIN)/python -m tests.rigs.plugins_page
+
+variants: $(READY)
+	@echo "== Second variants of what 'make test' shows"
+	@$(BIN)/python -m pytest --durations=15 -n 2 --dist loadfile -m nightly \
+		$(sort $(shell grep -rlE 'mark\.nightly\b' tests --include='test_*.py'))
 
 histories: $(READY)
 	@echo "== 10,000 random histories of simulated clusters, 1,000 examples of every property"
@@ -137,7 +143,7 @@ executors: $(READY)
 	@echo "== A Spark cluster whose executors are killed one after the other, at least once and exactly once; the demo"
 	@$(BIN)/python -m tests.chaos.executors $(ARGS)
 
-# What has new examples each time, or only repeats for long what `make test` does once.
+# What has new examples each time, or only repeats for long, or in another variant, what `make test` does once.
 nightly:
 	@$(MAKE) --no-print-directory --keep-going $(NIGHTLY)
 

@@ -1,8 +1,11 @@
-"""tests/rigs/schedule.py names existing files, and runs those that share a worker or a registry together."""
+"""tests/rigs/schedule.py names existing files, and runs those that share a worker or a registry together; variants run
+nightly.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -65,3 +68,12 @@ def test_a_unit_goes_to_one_process(pytestconfig, monkeypatch):
     first = len(together)
     assert processes[0].given == [list(range(first))]
     assert processes[1].given == [[first], list(range(first + 1, len(nodes)))]
+
+
+def test_variants_are_not_in_make_test_but_in_make_nightly():
+    makefile = (HERE.parent / "Makefile").read_text()
+    chosen = re.findall(r"-m '(.*\bintegration\b.*)'", makefile)
+    assert len(chosen) == 2
+    assert [selection for selection in chosen if not selection.endswith(" and not nightly")] == []
+    (command,) = re.findall(r"^([\w-]+): .*\n(?:\t.*\n)*?\t.*-m nightly ", makefile, re.MULTILINE)
+    assert command in re.findall(r"^NIGHTLY := (.+)$", makefile, re.MULTILINE)[0].split()

@@ -83,7 +83,7 @@ def test_work_is_spread_evenly(cluster):
     cluster.wait_flowing()
 
 
-@pytest.mark.parametrize("who", ["follower", "leader"])
+@pytest.mark.parametrize("who", [pytest.param("follower", marks=pytest.mark.nightly), "leader"])
 def test_a_killed_workers_work_is_taken_over_and_runs_nowhere_twice(cluster, who):
     victim = cluster.leader() if who == "leader" else cluster.follower()
     with nothing_twice(cluster):

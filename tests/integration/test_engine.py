@@ -400,6 +400,7 @@ def test_every_split_runs_once_while_spark_stops_and_restarts(engine: ResidentEn
     assert notes == [n for n in range(len(places) + len(failed)) if n not in failed]
 
 
+@only(["resident", pytest.param("batch", marks=pytest.mark.nightly)])  # the next test has a lost Spark, too
 def test_a_dead_jvm_is_started_again_and_reported(
     engine: AnyEngine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -417,6 +418,7 @@ def test_a_dead_jvm_is_started_again_and_reported(
     assert [text.partition(";")[0] for text in errors(caplog)] == ["Spark's JVM ended, or its context was stopped"]
 
 
+@only([pytest.param("resident", marks=pytest.mark.nightly), "batch"])
 def test_spark_is_restarted_after_a_plugin_has_stopped_it(
     engine: AnyEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

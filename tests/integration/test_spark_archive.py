@@ -71,7 +71,10 @@ def of_another_program(file: Path) -> None:
     assert file.exists()
 
 
-@pytest.mark.parametrize("damage", [None, cut, scratch, of_another_program])
+@pytest.mark.parametrize("damage", [
+    scratch,  # the only one that the JVM would not notice by itself
+    *(pytest.param(damage, marks=pytest.mark.nightly) for damage in (None, cut, of_another_program)),
+])
 def test_the_jvm_starts_with_an_unusable_archive(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None] | None
 ) -> None:

@@ -40,7 +40,7 @@ def test_an_invalid_spark_master_is_reported(temporary: Path) -> None:
     assert leftovers(temporary) == []
 
 
-@pytest.mark.parametrize("kind", [SparkEngine, ResidentEngine])
+@pytest.mark.parametrize("kind", [pytest.param(SparkEngine, marks=pytest.mark.nightly), ResidentEngine])
 def test_splits_run_on_a_spark_cluster_that_starts_late_or_ends_the_context(
     cluster: SparkCluster, kind: type[SparkEngine | ResidentEngine], tmp_path: Path
 ) -> None:

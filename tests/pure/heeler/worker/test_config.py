@@ -213,6 +213,23 @@ def test_every_kind_of_spark_master_is_accepted(master):
     assert with_(own).originals["spark.master"] == master
 
 
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"group.id": None}, 'Missing required configuration "group.id"'),
+    ({"rest.extension.classes": "com.example.BasicAuth"}, "let the proxy do this work"),
+    ({"producer.security.protocol": "SSL", "producer.ssl.engine.factory.class": "com.example.Pins"},
+     "Invalid value com.example.Pins for configuration producer.ssl.engine.factory.class: heeler cannot"),
+    ({"spark.master": "spark://127.0.0.1:7077"}, '"spark.authenticate.secret"'),
+])
+def test_a_file_that_heeler_cannot_honor_is_refused_with_its_name(tmp_path, changed, message):
+    """The worker does not start; it prints this message."""
+    file = tmp_path / "worker.properties"
+    file.write_text("".join(f"{k}={v}\n" for k, v in {**BASE, **changed}.items() if v is not None))
+    with pytest.raises(ConfigError) as refused:
+        load_worker_config(file, (), {})
+    assert str(file) in str(refused.value)
+    assert message in str(refused.value)
+
+
 def test_a_warning_about_a_spark_that_anybody_can_use(caplog):
     with_({"spark.master": "spark://h:7077", "spark.authenticate": "false"})
     assert "spark.authenticate=false: anybody who can reach a port of Spark" in caplog.text
