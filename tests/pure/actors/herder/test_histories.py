@@ -1,4 +1,4 @@
-"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs that many instead of ten."""
+"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs that many instead of five."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from actors.herder import config_changes
 from tests.rigs.herder.histories import run
 
-HISTORIES = int(os.environ.get("HEELER_HISTORIES", "10"))
+HISTORIES = int(os.environ.get("HEELER_HISTORIES", "5"))
 CHUNK = 10
 FOUND_ONCE = (1401, 1539, 1827, 2851, 3493, 4290, 6352, 6411)  # seeds that failed, before anything healed
 FOUND_HEALING = (10, 445, 1072, 5413, 6637, 7239, 9904, 200094)

@@ -21,7 +21,7 @@ from tests.rigs.herder.world import World
 
 DELAY_MS = 300_000
 SOON_MS = 20_000
-HISTORIES = int(os.environ.get("HEELER_HISTORIES", "10"))
+HISTORIES = int(os.environ.get("HEELER_HISTORIES", "5"))
 CHUNK = 10
 
 
