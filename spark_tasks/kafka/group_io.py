@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_MS: Final = 3_000  # for the thread, which may be in the middle of a step
 COMMIT_PAUSE_S: Final = 0.5  # limits the work that is repeated after a crash
-COMMITS_PER_S: Final = 100.0
+COMMITS_PER_S: Final = 40.0
 HEARTBEATS_PER_S: Final = 100.0
 
 

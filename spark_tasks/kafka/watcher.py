@@ -35,8 +35,9 @@ _RESPONSE_BYTES: Final = 512 * 1024
 _PARTITION_BYTES: Final = 32 * 1024  # a larger batch is complete only if it is the first in the response (KIP-74)
 _HELD_BYTES: Final = 8 * 1024 * 1024  # of all partitions
 _PARTITION_HELD_BYTES: Final = 128 * 1024
-_PAUSE_MS: Final = 25.0  # after a response without news for any waiting task; the most after any
-_PAUSE_PER_TASK_MS: Final = 0.1  # for lasting interests, whose batches take longer than that
+_PAUSE_MS: Final = 25.0  # after a response without news for any waiting task
+_PAUSE_PER_TASK_MS: Final = 0.2  # for lasting interests, whose batches take longer than that
+_LONGEST_PAUSE_MS: Final = 80.0
 _RETRY_MS: Final = 100
 _LEADER_TIMEOUT_MS: Final = 5_000
 _LEADERS_S: Final = 0.5
@@ -396,4 +397,4 @@ class EndWatcher:
         count = sum(map(len, lasting.values()))
         if count < len(news):
             return 0.0
-        return min(count * _PAUSE_PER_TASK_MS, _PAUSE_MS) if news else _PAUSE_MS
+        return min(count * _PAUSE_PER_TASK_MS, _LONGEST_PAUSE_MS) if news else _PAUSE_MS
