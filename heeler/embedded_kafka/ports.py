@@ -15,23 +15,26 @@ _VERSION = 4  # of the Metadata request: known to every broker since 0.11
 
 # Below the ephemeral ports of operating systems: a port that is free now is still free when its user has started.
 PORTS = range(20_000, 32_000)
-_given: set[int] = set()
+_given: list[socket.socket] = []  # UDP sockets with the numbers of ports: other processes do not give these out either
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A free port, a different one each time. Raises OSError if the host is not an address of this machine."""
+    """A free port, a different one each time, also in other processes while this one lives. Raises OSError if the host
+    is not an address of this machine.
+    """
     random = SystemRandom()
     for _ in PORTS:
         port = random.choice(PORTS)
-        if port in _given:
-            continue
+        given = socket.socket(type=socket.SOCK_DGRAM)
         try:
+            given.bind((host, port))
             socket.create_server((host, port)).close()
         except OSError as error:
+            given.close()
             if error.errno != errno.EADDRINUSE:
                 raise
         else:
-            _given.add(port)
+            _given.append(given)
             return port
     raise SetupError(f"No free port was found on {host} from {PORTS.start} to {PORTS.stop - 1}.")
 

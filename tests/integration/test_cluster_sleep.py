@@ -5,6 +5,8 @@ Lost work is held for five minutes, the default: the workers continue as soon as
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import psutil
 import pytest
 
@@ -74,7 +76,8 @@ def asleep(cluster):
         for worker in workers or cluster.workers:
             worker.signal("CONT")
         while below:
-            below.pop().resume()
+            with suppress(psutil.NoSuchProcess):  # a worker that is back may end its suspended processes
+                below.pop().resume()
 
     sleep.wake = wake
     yield sleep

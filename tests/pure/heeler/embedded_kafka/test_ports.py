@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -27,6 +29,17 @@ def test_an_error_is_raised_if_no_port_is_free(monkeypatch):
         monkeypatch.setattr("heeler.embedded_kafka.ports.PORTS", range(port, port + 1))
         with pytest.raises(SetupError, match=f"^No free port was found on 127.0.0.1 from {port} to {port}"):
             free_port()
+
+
+def test_a_port_that_another_process_was_given_is_not_given_again():
+    port = free_port()
+    text = f"""
+from heeler.embedded_kafka import ports
+ports.PORTS = range({port}, {port + 1})
+ports.free_port()
+"""
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert "SetupError: No free port was found" in ended.stderr
 
 
 def test_a_free_port_is_free_and_a_used_one_is_named():
