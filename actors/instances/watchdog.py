@@ -5,6 +5,7 @@ end (task.progress.timeout.ms). It reports them to the herder, which decides wha
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import threading
 import time
@@ -64,13 +65,12 @@ class Pace:
         known = (batch, batch is not None and batch.running())
         if known != self._batch:
             self._batch, self._batch_since = known, now
-        if batch is not None and not batch.done():
-            lapse = Lapse(now - self._batch_since, batch)
-        elif (since := self._call_since) is not None:
-            lapse = Lapse(now - since, None)
-        else:
-            return None
-        return lapse if self.limit_s and lapse.seconds > self.limit_s else None
+        batch_s = now - self._batch_since if batch is not None and not batch.done() else 0.0
+        call_s = 0.0 if (since := self._call_since) is None else now - since
+        limit_s = self.limit_s or math.inf
+        if batch_s > limit_s:
+            return Lapse(batch_s, batch, call_s)
+        return Lapse(call_s, None, call_s) if call_s > limit_s else None
 
     def is_due(self, lapse: Lapse) -> bool:
         """Whether to report: at the limit, and each time that the duration has doubled since."""
@@ -88,10 +88,13 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """A batch (or, without one, a call of the runner) and how long it has taken."""
+    """A batch (or, without one, a call of the runner) and how long it has taken. `call_s`: how long the call has taken,
+    0.0 if there is none.
+    """
 
     seconds: float
     batch: Batch | None
+    call_s: float
 
 
 class Watchdog:
@@ -153,12 +156,11 @@ class Watchdog:
 
     def _examine(self, pace: Pace, lapse: Lapse) -> tuple[str, str]:
         """A description, and the stack where the task hangs; an empty stack if it waits for other tasks' batches."""
-        if lapse.batch is None:
-            return f"a call on the worker has not returned for {lapse.seconds:.0f} s", stack_of(pace.thread)
-        where = self._where(lapse.batch)
-        if where is None:
-            return f"a batch has been waiting for {lapse.seconds:.0f} s; no executor process is running it", ""
-        return f"a batch has been running for {lapse.seconds:.0f} s", where
+        if lapse.batch is not None and (where := self._where(lapse.batch)) is not None:
+            return f"a batch has been running for {lapse.seconds:.0f} s", where
+        if lapse.call_s > pace.limit_s:  # the batch, if there is one, waits for this call
+            return f"a call on the worker has not returned for {lapse.call_s:.0f} s", stack_of(pace.thread)
+        return f"a batch has been waiting for {lapse.seconds:.0f} s; no executor process is running it", ""
 
 
 def stack_of(thread: int | None) -> str:

@@ -84,13 +84,13 @@ class JavaSourceTask(JavaTask):
 
     @property
     def batch(self) -> Future[list[Any]] | None:
-        """The batch of heeler's part of the chain, or what is appended and not acknowledged yet. Within a poll, for
-        whose rest the task waits, the latter would hide a call that hangs.
+        """The batch of heeler's part of the chain, or what is appended and not acknowledged yet, or is a part of a poll
+        for whose rest the task waits.
         """
         if self._taking is not None and (batch := self._taking.batch) is not None:
             return batch
         writer = self._writer
-        return None if writer is None or writer.number is None or writer.in_poll else writer.acknowledged
+        return None if writer is None or writer.number is None else writer.acknowledged
 
     @override
     def start(self) -> None:

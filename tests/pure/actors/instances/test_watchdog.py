@@ -159,6 +159,30 @@ def test_a_batch_that_waits_for_others_is_reported_as_such(rig: Rig) -> None:
     assert "no executor process is running it" in reported.what
 
 
+def test_an_open_batch_does_not_hide_a_call_that_hangs(rig: Rig) -> None:
+    """A Java source with a large poll: what is appended waits for the rest, while the worker's call hangs."""
+    rig.runner.batch = Future()
+    rig.hang()
+    reported = rig.first()
+    assert reported.hangs
+    assert "a call on the worker has not returned for 11 s (task.progress.timeout.ms)\n" in reported.what
+    assert "in wait_for_somebody" in reported.what
+
+
+def test_a_call_that_hangs_is_overdue_although_its_batch_is_new() -> None:
+    pace, runner = Pace(TASK, Epoch(1), 10, lambda: 0.0), Runner()
+    pace.runner = runner
+    pace.begin()
+    runner.batch = Future()
+    assert pace.overdue(9) is None
+    runner.batch = Future()
+    lapse = pace.overdue(11)
+    assert lapse is not None
+    assert (lapse.batch, lapse.seconds) == (None, 11)
+    pace.end()
+    assert pace.overdue(12) is None
+
+
 def test_the_time_of_a_batch_begins_when_it_runs() -> None:
     pace, batch, runner = Pace(TASK, Epoch(1), 10), Future[list[Any]](), Runner()
     runner.batch, pace.runner = batch, runner
