@@ -29,6 +29,18 @@ def rig(monkeypatch, request):
         yield made
 
 
+def with_offsets_refused(rig, attempts):
+    """Returns the session after a frame whose offsets could not be written in so many attempts."""
+    def refuse(_offsets, _signal):
+        raise RetriableError("the offsets topic is gone")
+
+    rig.kafka.commit = refuse
+    session = started(rig)
+    session.frame(b"one", offset=1)
+    wait_until(lambda: rig.task.run_once() and rig.metrics.retries == attempts)
+    return session
+
+
 def test_the_workers_converters_are_used_if_none_are_configured(rig):
     connector = started(rig).order["connector"]
     assert connector == {"name": "c", "key.converter": JSON, "key.converter.schemas.enable": "false",
@@ -54,13 +66,7 @@ def test_records_commits_and_failures_are_counted(rig):
 
 
 def test_commits_that_fail_are_counted(rig):
-    def refuse(_offsets, _signal):
-        raise RetriableError("the offsets topic is gone")
-
-    rig.kafka.commit = refuse
-    session = started(rig)
-    session.frame(b"one", offset=1)
-    wait_until(lambda: rig.task.run_once() and rig.metrics.retries == 1)
+    with_offsets_refused(rig, 1)
     assert rig.metrics.commits == {"done": 0, "failed": 1, "skipped": 0}
 
 
@@ -69,13 +75,7 @@ def test_records_whose_offsets_cannot_be_written_are_not_appended_again(rig, sto
     """As in Kafka Connect: they were, at each attempt, for as long as the offsets topic was not available."""
     commit = rig.kafka.commit
 
-    def refuse(_offsets, _signal):
-        raise RetriableError("the offsets topic is gone")
-
-    rig.kafka.commit = refuse
-    session = started(rig)
-    session.frame(b"one", offset=1)
-    wait_until(lambda: rig.task.run_once() and rig.metrics.retries == 3)
+    session = with_offsets_refused(rig, 3)
     assert rig.kafka.appended == [("t", b"one")]
     rig.kafka.commit = commit
     if stops:
@@ -230,13 +230,7 @@ def test_a_poll_whose_rest_does_not_arrive_is_an_open_batch(rig, monkeypatch):
 
 def test_what_is_acknowledged_is_no_batch_in_flight(rig):
     """The watchdog reported it as stalled while offsets could not be written."""
-    def refuse(_offsets, _signal):
-        raise RetriableError("the offsets topic is gone")
-
-    rig.kafka.commit = refuse
-    session = started(rig)
-    session.frame(b"one", offset=1)
-    wait_until(lambda: rig.task.run_once() and rig.metrics.retries == 1)
+    with_offsets_refused(rig, 1)
     assert rig.task.batch.done()
 
 
