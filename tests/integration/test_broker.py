@@ -172,6 +172,7 @@ def test_a_folder_formatted_by_another_cluster_exits_with_code_2(tmp_path):
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.nightly
 def test_the_first_broker_leaves_an_archive_and_features_that_the_next_one_uses(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     shutil.copytree(resolve(BROKER), cache / BROKER.folder, ignore=shutil.ignore_patterns("*.jsa", FEATURES))

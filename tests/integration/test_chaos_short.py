@@ -10,7 +10,7 @@ import pytest
 
 from tests.chaos.chaos import Chaos
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 def test_fifteen_seconds_of_chaos_lose_no_records():

@@ -93,9 +93,9 @@ def demo(tmp_path, temporary, monkeypatch):
     assert leftovers(temporary) == []
 
 
-def test_the_counts_of_the_demo_agree(demo, broker):
-    """Only the results remain, at the paths that the table shows."""
-    run = demo("--bootstrap-servers", broker.bootstrap_servers)
+def test_the_counts_of_the_demo_agree(demo):
+    """It starts its own Kafka. Only the results remain, at the paths that the table shows."""
+    run = demo()
     assert run.process.wait(DONE_S) == 0, run.said()
     assert "Everything agrees." in run.said()
     assert f"{FLIGHTS:,}" in run.said()
@@ -113,11 +113,10 @@ def test_the_counts_of_the_demo_agree(demo, broker):
     assert sum("task started" in line for line in reported) >= 2
 
 
-def test_demo_with_keep_runs_until_ctrl_c_and_leaves_nothing(demo):
-    """It starts its own Kafka. The commands that it prints work while it runs; Ctrl-C ends it and removes everything.
-
-    """
-    run = demo("--keep")
+@pytest.mark.nightly
+def test_demo_with_keep_runs_until_ctrl_c_and_leaves_nothing(demo, broker):
+    """The commands that it prints work while it runs; Ctrl-C ends it and removes everything."""
+    run = demo("--keep", "--bootstrap-servers", broker.bootstrap_servers)
     run.wait_for(run.output, "more.csv")
     assert "Everything agrees." in run.said()
     lines = re.findall(r"^  ((?:curl|head) .*)$", run.said(), re.MULTILINE)

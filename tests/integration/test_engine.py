@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.spark.archive import record
 from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.engines import AnyEngine, engine_of
@@ -37,6 +38,7 @@ from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.local import LocalLauncher, begin
 from spark_tasks.spark.residents.settings import ExecutorSettings
+from tests.rigs.loaded_classes import source_of
 from tests.rigs.splits import (
     Answer,
     AnswerPoison,
@@ -66,11 +68,19 @@ hangs: list[tuple[str, str]] = []  # what the engine has told of tasks
 SETTINGS = ExecutorSettings(max_processes=MAX_PROCESSES, running=4, slow_s=2.0, spark_delay_s=0.0)
 
 
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log of the classes that the JVMs of engines have loaded."""
+    record()  # unless `heeler warm` has done that
+    return tmp_path_factory.mktemp("jvm") / "classes.log"
+
+
 @pytest.fixture(scope="module", params=["resident", "batch"])
-def engine(request: pytest.FixtureRequest) -> Iterator[AnyEngine]:
+def engine(request: pytest.FixtureRequest, classes: Path) -> Iterator[AnyEngine]:
     hangs.clear()
     settings = replace(SETTINGS, mode=request.param)
-    engine = engine_of({"group.id": "engine-test"}, settings, lambda *reported: hangs.append(reported))
+    spark = {"group.id": "engine-test", "spark.driver.extraJavaOptions": f"-Xlog:class+load:file={classes}"}
+    engine = engine_of(spark, settings, lambda *reported: hangs.append(reported))
     waiting = engine.submit("early", [Answer(1)])
     assert not waiting.done()
     assert engine.state is EngineState.NEW
@@ -150,6 +160,11 @@ def test_results_are_in_the_order_of_the_splits(engine: AnyEngine) -> None:
     splits = [Answer(n, 0.02 * (5 - n)) for n in range(6)]
     assert engine.submit("a-0", splits).result(20) == list(range(6))
     assert engine.submit("a-0", []).result(20) == []
+
+
+@only(["resident"])
+def test_the_recorded_class_archive_is_used(engine: AnyEngine, classes: Path) -> None:
+    assert "shared objects file" in source_of("org.apache.spark.SparkContext", classes)
 
 
 def test_a_result_that_cannot_be_read_fails_its_task_and_blocks_no_other(engine: AnyEngine) -> None:

@@ -69,7 +69,7 @@ def test_exactly_once_survives_a_killed_worker(cluster, reader):
     reader.wait_flowing(STREAMS)
 
 
-@pytest.mark.parametrize("who", ["follower", "leader"])
+@pytest.mark.parametrize("who", [pytest.param("follower", marks=pytest.mark.nightly), "leader"])
 def test_exactly_once_survives_a_worker_suspended_past_its_session(cluster, reader, who):
     """When it resumes, other workers have taken over its work."""
     settled(cluster)

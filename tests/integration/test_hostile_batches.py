@@ -81,7 +81,7 @@ def append(cluster: KafkaCluster, topic: str, values: list[bytes], times: int = 
     sender.stop()
 
 
-@pytest.mark.parametrize("compression", ["zstd", "gzip"])
+@pytest.mark.parametrize("compression", ["zstd", pytest.param("gzip", marks=pytest.mark.nightly)])
 def test_a_decompression_bomb_is_read_completely_in_bounded_memory(
     broker: Any, cluster: KafkaCluster, topic_name: str, compression: str
 ) -> None:

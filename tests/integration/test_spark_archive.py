@@ -13,11 +13,10 @@ import pytest
 
 from heeler.embedded_kafka.java import find_java
 from spark_tasks.spark.archive import record, with_archive
-from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.gateway import spark_home
-from tests.rigs.splits import Answer
+from tests.rigs.loaded_classes import source_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")
@@ -32,23 +31,6 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         record()
         assert [f.stat().st_ino for f in (cache / "spark").iterdir()] == [before], "once is enough"
         yield file
-
-
-def test_a_worker_uses_the_recorded_class_archive(archive: Path, tmp_path: Path) -> None:
-    log = tmp_path / "classes.log"
-    engine = SparkEngine({"spark.driver.extraJavaOptions": f"-Xlog:class+load:file={log}"})
-    try:
-        engine.start()
-        assert engine.submit("a-0", [Answer(1)]).result(60) == [1]
-    finally:
-        engine.close()
-    assert "shared objects file" in source_of("org.apache.spark.SparkContext", log)
-
-
-def source_of(loaded: str, log: Path) -> str:
-    """Where a JVM found a class of Spark's, by its log of classes."""
-    (line,) = (line for line in log.read_text().splitlines() if f" {loaded} source: " in line)
-    return line.partition("source: ")[2]
 
 
 def cut(file: Path) -> None:
@@ -71,10 +53,7 @@ def of_another_program(file: Path) -> None:
     assert file.exists()
 
 
-@pytest.mark.parametrize("damage", [
-    scratch,  # the only one that the JVM would not notice by itself
-    *(pytest.param(damage, marks=pytest.mark.nightly) for damage in (None, cut, of_another_program)),
-])
+@pytest.mark.parametrize("damage", [None, scratch, cut, of_another_program])
 def test_the_jvm_starts_with_an_unusable_archive(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None] | None
 ) -> None:

@@ -165,12 +165,11 @@ def test_invalid_settings_end_the_start_with_one_clear_message(kafka, tmp_path, 
     """Each ends at once with one clear message and no stack trace: "bad value" for all that is refused when the file is
     read, whose messages are in the tests of WorkerConfig.
     """
-    two, deleted = kafka.create(f"{topic_name}-two", 2, cleanup_policy="compact"), kafka.create(f"{topic_name}-deleted")
+    two = kafka.create(f"{topic_name}-two", 2, cleanup_policy="compact")
     good = worker_settings(kafka.servers, topic_name)
     nobody = f"127.0.0.1:{free_port()}"
     cases = {
         "two partitions": ({"config.storage.topic": two}, 2, "is required to have a single partition"),
-        "not compacted": ({"status.storage.topic": deleted}, 2, "cleanup.policy=compact"),
         "replication": ({"offset.storage.replication.factor": "3", "offset.storage.topic": f"{topic_name}-three",
                          "default.api.timeout.ms": "1000"}, 2, "set 'offset.storage.replication.factor' (now 3)"),
         "no broker": ({"bootstrap.servers": nobody, "default.api.timeout.ms": "3000"}, 1,

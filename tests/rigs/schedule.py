@@ -29,7 +29,6 @@ UNITS: Final[tuple[tuple[str, ...], ...]] = (
     ("integration/test_java_faults.py",),
     ("integration/test_engine.py",),
     ("integration/test_spark_cluster.py",),
-    ("integration/test_spark_archive.py",),
     ("integration/test_worker_crash.py",),
     ("integration/test_chaos_short.py",),
     ("integration/test_demo.py",),
