@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import sysconfig
 import threading
@@ -16,13 +17,13 @@ import psutil
 import spark_tasks
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.ports import free_port
+from spark_tasks.spark.archive import spark_archive
 from spark_tasks.spark.gateway import await_master, spark_home
 from spark_tasks.spark.security import write_properties
 
 SECRET = "known to the cluster"  # noqa: S105 - of a test
 _SECURED = {"spark.authenticate": "true", "spark.authenticate.secret": SECRET, "spark.network.crypto.enabled": "true"}
 _NEEDED = ("PATH", "HOME", "JAVA_HOME", "TMPDIR", "SPARK_LOCAL_DIRS", "JAVA_TOOL_OPTIONS")
-_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # to start, for JVMs that do little
 _DEPLOY = "org.apache.spark.deploy"
 
 
@@ -46,7 +47,7 @@ class SparkCluster:
     def settings(self) -> dict[str, str]:
         """The settings that a heeler worker needs to use it."""
         return {"spark.master": self.master, "spark.authenticate.secret": SECRET, "spark.executor.memory": "512m",
-                "spark.executor.cores": str(self._cores), "spark.executor.extraJavaOptions": _QUICK}
+                "spark.executor.cores": str(self._cores), "spark.executor.extraJavaOptions": _quick()}
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +72,7 @@ class SparkCluster:
     def _run(self, name: str, main: str, *arguments: str) -> None:
         home = spark_home()
         environment = {key: os.environ[key] for key in _NEEDED if key in os.environ} | {
-            "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+            "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _quick(),
         }
         program = ["env", "-i", *(f"{key}={value}" for key, value in environment.items()), f"{home}/bin/spark-class"]
         self._started.append(GuardedProcess([*program, main, *arguments], self._folder / f"{name}.log"))
@@ -80,6 +81,12 @@ class SparkCluster:
         """The JVMs of executors that are alive; the Python processes that run splits are their children."""
         return [process for guard in self._started for process in psutil.Process(guard.pid).children(recursive=True)
                 if _is_executor(process)]
+
+
+def _quick() -> str:
+    """Options with which JVMs that do little start quickly."""
+    archive = spark_archive()
+    return shlex.join(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *(archive.use_flags() if archive else ())])
 
 
 def _is_executor(process: psutil.Process) -> bool:
