@@ -38,6 +38,7 @@ def test_every_response_is_described(tmp_path, caplog):
     assert defects(caplog) == []
 
 
+@pytest.mark.nightly  # the real worker below has stateful scenarios, too
 def test_links_refer_to_described_operations(tmp_path, caplog):
     worker = FakeWorker()
     with serving(worker) as server:
@@ -50,6 +51,7 @@ def test_links_refer_to_described_operations(tmp_path, caplog):
     assert {"GetConnector", "SetTargetState"} <= asked
 
 
+@pytest.mark.nightly
 def test_created_connectors_exist_and_deleted_ones_do_not(tmp_path, caplog):
     """There are few operations, so that scenarios reach deleted connectors again."""
     few = [f"--include-operation-id=connectors.{name}" for name in ("create", "delete", "describe", "get_config")]

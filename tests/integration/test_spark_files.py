@@ -47,6 +47,7 @@ def test_a_killed_jvm_leaves_no_file(temporary: Path, monkeypatch: pytest.Monkey
     assert leftovers(temporary) == []
 
 
+@pytest.mark.nightly
 def test_a_jvm_that_ends_as_soon_as_it_has_started_leaves_no_file_and_can_be_replaced(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
