@@ -64,7 +64,7 @@ types: $(INSTALLED)
 PURE_PARTS   := test-pure-records test-pure-data test-pure-others
 
 # Three parts that take the same time, run as three processes, because tests also wait; each imports only what it tests.
-PURE_RECORDS := tests/pure/actors $(addprefix tests/pure/spark_tasks/,connectors dead_letters pipeline) tests/contract tests/examples
+PURE_RECORDS := tests/pure/actors $(addprefix tests/pure/spark_tasks/,connectors pipeline) tests/contract tests/examples
 PURE_DATA    := $(filter-out $(PURE_RECORDS) tests/pure/%/__pycache__,$(patsubst %/,%,$(wildcard tests/pure/spark_tasks/*/))) \
 	$(wildcard tests/pure/spark_tasks/test_*.py) tests/pure/storage tests/pure/rest
 PURE_OTHERS  := $(wildcard tests/test_*.py tests/property/test_*.py) $(filter-out tests/pure/__% \
