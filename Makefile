@@ -64,10 +64,10 @@ types: $(INSTALLED)
 PURE_PARTS   := test-pure-records test-pure-data test-pure-others
 
 # Three parts that take the same time, run as three processes, because tests also wait; each imports only what it tests.
-PURE_RECORDS := tests/pure/actors tests/pure/spark_tasks/pipeline tests/contract tests/examples $(wildcard tests/test_*.py)
-PURE_DATA    := $(filter-out %/pipeline tests/pure/%/__pycache__,$(patsubst %/,%,$(wildcard tests/pure/spark_tasks/*/))) \
+PURE_RECORDS := tests/pure/actors $(addprefix tests/pure/spark_tasks/,connectors pipeline) tests/contract tests/examples
+PURE_DATA    := $(filter-out $(PURE_RECORDS) tests/pure/%/__pycache__,$(patsubst %/,%,$(wildcard tests/pure/spark_tasks/*/))) \
 	$(wildcard tests/pure/spark_tasks/test_*.py) tests/pure/storage tests/pure/rest
-PURE_OTHERS  := $(wildcard tests/property/test_*.py) $(filter-out tests/pure/__% \
+PURE_OTHERS  := $(wildcard tests/test_*.py tests/property/test_*.py) $(filter-out tests/pure/__% \
 	tests/pure/spark_tasks $(PURE_RECORDS) $(PURE_DATA),$(patsubst %/,%,$(wildcard tests/pure/*/)))
 PURE_TESTS    = $(BIN)/python -m pytest -q -m 'not integration and not interop and not nightly'
 

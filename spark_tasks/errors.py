@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -128,8 +128,20 @@ def shortened(text: str, limit: int) -> str:
 
 def short_trace(error: BaseException, masked: Callable[[str], str]) -> str:
     """Returns the error's stack trace with shortened messages. `masked`: hides secrets, before a cut divides one."""
-    entries = map(masked, traceback.format_exception(error))
+    entries = map(masked, _formatted(error))
     return "".join(shortened(entry.removesuffix("\n"), _MAX_MESSAGE) + "\n" for entry in entries)
+
+
+def _formatted(error: BaseException) -> Iterable[str]:
+    """As traceback.format_exception, without the marks below each line, for which Python parses the line: that takes
+    longer than all the rest.
+    """
+    found = [traceback.TracebackException.from_exception(error, compact=True)]
+    for one in found:
+        for frame in one.stack:
+            frame.colno = None
+        found += [other for other in (one.__cause__, one.__context__, *(one.exceptions or ())) if other is not None]
+    return found[0].format()
 
 
 def is_permanent(error: BaseException) -> bool:

@@ -95,10 +95,9 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield running
 
 
-@pytest.fixture(autouse=True)
-def nothing_hidden() -> Iterator[None]:
-    """No test's texts are masked because of secrets from another test in this process."""
-    yield
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """No test's texts are masked because of secrets from another test in this process. (A fixture takes longer.)"""
     masking = sys.modules.get("spark_tasks.config.masking")
     if masking is not None:
         masking.process_secrets.cache_clear()

@@ -6,8 +6,10 @@ Records are delivered in the thread that sends them or, in simulations, when and
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from operator import attrgetter
 
 from kafka.partitioner.default import murmur2
 from typing_extensions import override
@@ -67,7 +69,8 @@ class MemoryTopic:
     def after(self, reached: dict[int, int]) -> list[LogRecord]:
         """All records after the given positions."""
         with self._lock:
-            return [r for p, records in enumerate(self._records) for r in records if r.offset >= reached.get(p, 0)]
+            return [r for p, records in enumerate(self._records)
+                    for r in records[bisect_left(records, reached.get(p, 0), key=attrgetter("offset")):]]
 
     def ends(self) -> dict[int, int]:
         """The end offset of each partition."""

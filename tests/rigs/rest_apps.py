@@ -41,30 +41,26 @@ class _BySettings:
 
 
 @cache
-def _app(make: Callable[..., Wsgi | None], key: _BySettings) -> Wsgi | None:
+def _app(make: Callable[..., Any], key: _BySettings) -> Any:
     return make(lambda *asked, **more: _worker.get().ask(*asked, **more), _Asked(), key.settings)
 
 
-def _of(make: Callable[..., Wsgi | None], worker: FakeWorker, settings: RestSettings) -> Wsgi | None:
-    app = _app(make, _BySettings(settings))
-    if app is None:
-        return None
-
+def _of(make: Callable[..., Wsgi], worker: FakeWorker, settings: RestSettings) -> Wsgi:
     def asked(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         _worker.set(worker)
-        return app(environ, start_response)
+        return _app(make, _BySettings(settings))(environ, start_response)
 
     return asked
 
 
 def app_of(worker: FakeWorker, settings: RestSettings = RestSettings()) -> Any:  # noqa: B008
-    """The application that `create_app` returns."""
+    """The application that `create_app` returns, created when it is first asked."""
     return _of(create_app, worker, settings)
 
 
 def admin_app_of(worker: FakeWorker, settings: RestSettings) -> Any:
-    """The application that `create_admin_app` returns."""
-    return _of(create_admin_app, worker, settings)
+    """The application that `create_admin_app` returns, or None."""
+    return _of(create_admin_app, worker, settings) if _app(create_admin_app, _BySettings(settings)) else None
 
 
 def client_of(worker: FakeWorker, settings: RestSettings = RestSettings()) -> Client:  # noqa: B008

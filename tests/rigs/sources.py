@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from functools import cache
 from pathlib import Path
 
@@ -14,4 +15,6 @@ FILES = sorted(p.relative_to(ROOT) for package in PACKAGES for p in (ROOT / pack
 @cache
 def nodes(file: Path) -> tuple[ast.AST, ...]:
     """All nodes of the syntax tree of a file, named as in FILES."""
-    return tuple(ast.walk(ast.parse((ROOT / file).read_text(), str(file))))
+    found = tuple(ast.walk(ast.parse((ROOT / file).read_text(), str(file))))
+    gc.freeze()  # they live until the end; otherwise half a million of them are visited again and again
+    return found

@@ -22,15 +22,16 @@ from spark_tasks.pipeline.converters.avro.tree import parse
 from spark_tasks.pipeline.converters.base import schema_of
 from spark_tasks.pipeline.converters.json import JsonConverter
 
+_JSON = JsonConverter()
+_JSON.configure({"schemas.enable": "true", "replace.null.with.default": "false"})
+
 
 def run(given: dict[str, Any]) -> dict[str, Any]:
     """The schema for the registry, the bytes, and the value that is read from them; or the error."""
     options = AvroOptions(enhanced=given["enhanced"], metadata=given["meta"])
-    json_converter = JsonConverter()
-    json_converter.configure({"schemas.enable": "true", "replace.null.with.default": "false"})
     found: dict[str, Any] = {}
     try:
-        array, metadata = json_converter.to_connect("t", pa.array([given["text"].encode()], pa.binary()))
+        array, metadata = _JSON.to_connect("t", pa.array([given["text"].encode()], pa.binary()))
         schema = schema_of(metadata)
         assert schema is not None
         found["schema"] = avro_text(schema, options)
@@ -40,7 +41,7 @@ def run(given: dict[str, Any]) -> dict[str, Any]:
         found["bytes"] = base64.b64encode(written[0].as_py()).decode()
         back = connect_schema(node, options)
         read = columns.to_connect(codec.decode(written.to_pylist()), node, back)
-        text = json_converter.from_connect("t", read, {SCHEMA_KEY: to_text(back).encode()})
+        text = _JSON.from_connect("t", read, {SCHEMA_KEY: to_text(back).encode()})
         found["back"] = text[0].as_py().decode()
     except DataError as error:
         found["error"] = str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +39,7 @@ def connector_config(steps: list[dict[str, Any]]) -> dict[str, str]:
     return {**config, "predicates": ",".join(predicates)}
 
 
+@cache
 def json_converter(*, schemas: bool, replace_nulls: bool) -> JsonConverter:
     """A JsonConverter."""
     converter = JsonConverter()
@@ -142,17 +144,18 @@ def _same_message(java: str, ours: str) -> bool:
 
 def difference(java: dict[str, Any], ours: dict[str, Any]) -> str | None:
     """Where the outcome of a record (or of a configuration) differs, or None."""
-    said = f"Java {json.dumps(java, ensure_ascii=False)}; heeler {json.dumps(ours, ensure_ascii=False)}"
     if "write_error" in java and any(words in java["message"] for words in _LENIENT):
         return None
     kinds = [kind for kind in _KINDS if kind in java]
     if kinds != [kind for kind in _KINDS if kind in ours]:
-        return said
-    if not kinds:
+        same = False
+    elif not kinds:
         same = all(value == ours[key] or _rounded(value) == _rounded(ours[key]) for key, value in java.items())
     elif kinds[0] in ("read_error", "write_error", "dropped"):
         same = True
     else:
         by_jvm = java[kinds[0]] in _MADE_BY_THE_JVM
         same = java.get("step") == ours.get("step") and (by_jvm or _same_message(java["message"], ours["message"]))
-    return None if same else said
+    if same:
+        return None
+    return f"Java {json.dumps(java, ensure_ascii=False)}; heeler {json.dumps(ours, ensure_ascii=False)}"

@@ -18,6 +18,7 @@ from spark_tasks.errors import (
     is_permanent,
     plugin_code,
     rust_code,
+    short_trace,
 )
 from spark_tasks.kafka.errors import KafkaAuthorizationError, KafkaUnavailableError
 from spark_tasks.plugins import PluginNotFoundError
@@ -101,3 +102,21 @@ def test_a_panic_in_rust_is_an_error_of_the_data():
         pyruhvro.deserialize_array([b"\0\0"], schema)
     with pytest.raises(KeyboardInterrupt), rust_code():
         raise KeyboardInterrupt
+
+
+def test_a_stack_trace_has_all_causes_and_no_marks_within_lines() -> None:
+    """Dead letters have one each, and Python parses the line above a mark again to place it."""
+    def fail(error: Exception, cause: Exception | None = None) -> int:
+        raise error from cause
+
+    try:
+        try:
+            _ = 1 + fail(ExceptionGroup("several", [ValueError("first")]))
+        except ExceptionGroup as error:
+            _ = 1 + fail(DataError("second"), error)
+    except DataError as error:
+        told = short_trace(error, lambda text: text.replace("second", "[hidden]"))
+    assert [line for line in told.splitlines() if set(line.strip()) & {"^", "~"}] == []
+    assert told.count("1 + fail(") == 2
+    for said in ("ValueError: first", "raise error from cause", "was the direct cause of", "DataError: [hidden]"):
+        assert said in told

@@ -24,6 +24,12 @@ SETTINGS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def java(fake_java):
+    """A script, because each test asks for its version."""
+    fake_java("21.0.1")
+
+
 def doctor(*words, code=0, **environ):
     done = CliRunner(env={"HEELER_URL": "", "HEELER_PROFILES": "/nowhere", **environ}).invoke(
         main, ["doctor", *map(str, words), "-o", "json"], catch_exceptions=False)
@@ -78,8 +84,7 @@ def test_a_machine_without_java(tmp_path):
     assert [verdict for verdict, _ in of(found, "Spark")] == ["ok"], "nothing is to be done about Spark"
 
 
-def test_a_machine_with_java(fake_java):
-    fake_java("21.0.1")
+def test_a_machine_with_java():
     [(verdict, said)] = of(doctor(), "Java")
     assert (verdict, said.endswith("version 21")) == ("ok", True)
 

@@ -17,13 +17,13 @@ from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
 from storage.status.state import Status
 from tests.rigs.fake_herder import WORKER, FakeWorker
 from tests.rigs.fake_plugins import FILE
+from tests.rigs.rest_apps import client_of
 
 SOURCE = {"connector.class": FILE + "FileStreamSourceConnector", "topic": "t"}
 
 
 def client() -> Client:
-    worker = FakeWorker()
-    return Client(create_app(worker.ask, worker, RestSettings()))
+    return client_of(FakeWorker())
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_a_status_without_a_version_is_as_described(spec):
     worker.statuses = replace(
         worker.statuses, connectors={"c": Status("c", State.UNASSIGNED, WORKER, 1, version=None)},
         tasks={"c": {0: Status(stopped, State.UNASSIGNED, WORKER, 1, version=None)}})
-    here = Client(create_app(worker.ask, worker, RestSettings()))
+    here = client_of(worker)
     for path, name in (("status", "ConnectorStatus"), ("tasks/0/status", "TaskStatus")):
         answer = here.get(f"/connectors/c/{path}").json
         assert (answer.get("connector") or answer)["version"] is None

@@ -6,11 +6,10 @@ import pytest
 from werkzeug.test import Client
 
 from actors.messages.requests import ReplayDeadLetters
-from rest.app import create_app
-from rest.server.settings import RestSettings
 from storage.ids import ConnectorName, TargetState
 from tests.rigs.fake_herder import FakeWorker
 from tests.rigs.fake_plugins import FILE
+from tests.rigs.rest_apps import client_of
 
 C = ConnectorName("c")
 
@@ -24,7 +23,7 @@ def worker() -> FakeWorker:
 
 @pytest.fixture
 def client(worker: FakeWorker) -> Client:
-    return Client(create_app(worker.ask, worker, RestSettings()))
+    return client_of(worker)
 
 
 @pytest.mark.parametrize("order", [

@@ -27,7 +27,7 @@ def test_batches_with_other_schemas_keep_their_order(some):
 
 def test_small_and_large_batches_are_written_in_order(tmp_path):
     large = pa.record_batch({"value": pa.array([f"line {n}" for n in range(100)])})
-    small = [pa.record_batch({"value": COLUMNS[n % 2].slice(n % 3, 1)}) for n in range(5000)]
+    small = [pa.record_batch({"value": COLUMNS[n % 2].slice(n % 3, 1)}) for n in range(4200)]
     some = [*small[:7], large, *small, large, large, small[0]]
     written = LineWriter(str(tmp_path / "out")).write(iter(some))
     assert (tmp_path / "out").read_bytes() == b"".join(map(lines, some))

@@ -31,8 +31,8 @@ def pem(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pem")
     key, certificate = folder / "key.pem", folder / "cert.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(certificate),
-         "-subj", "/CN=localhost", "-days", "2"],
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
+         str(key), "-out", str(certificate), "-subj", "/CN=localhost", "-days", "2"],
         check=True, capture_output=True,
     )  # fmt: skip
     return key.read_text(), certificate.read_text()

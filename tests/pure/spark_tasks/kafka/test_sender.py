@@ -228,10 +228,11 @@ def test_records_are_appended_once_and_in_order_despite_failures(faults, in_flig
 
 
 LARGE, FORBIDDEN = b"L" * 700, b"F" * 20
+WAYS = pytest.mark.parametrize(("identity", "naming"), [
+    (ME, False), (None, True), *(pytest.param(*way, marks=pytest.mark.nightly) for way in ((ME, True), (None, False)))])
 
 
-@pytest.mark.parametrize("identity", [ME, None])
-@pytest.mark.parametrize("naming", [True, False])
+@WAYS
 @given(
     st.lists(st.sampled_from(FAULTS), max_size=25),
     st.lists(st.sampled_from([b"good" * 5, LARGE, FORBIDDEN]), min_size=1, max_size=60),
@@ -262,8 +263,7 @@ def test_records_that_a_broker_refuses_are_left_out(identity, naming, faults, ki
         cluster.io.close()
 
 
-@pytest.mark.parametrize("identity", [ME, None])
-@pytest.mark.parametrize("naming", [True, False])
+@WAYS
 @given(
     st.lists(st.sampled_from(FAULTS), max_size=25),
     st.lists(st.sampled_from([b"good" * 5, LARGE, FORBIDDEN]), min_size=1, max_size=40),

@@ -98,7 +98,8 @@ def test_top_is_a_full_screen_until_ctrl_c(fake, on_a_terminal):
 
 
 @pytest.mark.parametrize(("words", "restored"), [
-    (("top", "--interval", "0.2"), "\x1b[?1049l"), (("connectors", "status", "--watch"), "\x1b[?25h"),
+    (("top", "--interval", "0.2"), "\x1b[?1049l"),
+    pytest.param(("connectors", "status", "--watch"), "\x1b[?25h", marks=pytest.mark.nightly),
 ])
 def test_signals_restore_the_terminal(fake, on_a_terminal, words, restored):
     fake.answers |= {"GET /connectors": (200, {"c": {"status": STATUS}}), "GET /metrics": (200, metrics(1000, 7))}
@@ -109,7 +110,8 @@ def test_signals_restore_the_terminal(fake, on_a_terminal, words, restored):
     assert restored in shown.output
 
 
-@pytest.mark.parametrize("words", [("top", "--interval", "0.2"), ("connectors", "status", "--watch")])
+@pytest.mark.parametrize("words", [
+    pytest.param(("top", "--interval", "0.2"), marks=pytest.mark.nightly), ("connectors", "status", "--watch")])
 def test_terminals_that_cannot_move_their_cursor_get_lines(fake, on_a_terminal, words):
     """As in an editor's shell; a screen would show nothing there."""
     fake.answers |= {"GET /connectors": (200, {"c": {"status": STATUS}}), "GET /metrics": (200, metrics(1000, 7))}

@@ -235,7 +235,7 @@ def test_a_quote_inside_of_a_field_is_a_character(tmp_path):
     rows = ['1,6" pipe', '2,"a\nb"', '3,"say ""no"""', "4,c"]
     (tmp_path / "a.csv").write_text("id,name\n" + "".join(f"{row}\n" for row in rows))
     (tmp_path / "b.json").write_text('{"id": 5, "name": "\\""}\n{"id": 6, "name": "d"}\n')
-    for limit in range(10, 80):
+    for limit in range(10, 55):
         reader = reader_of(tmp_path, csv_multiline="true")
         position, found = reader.initialOffset(), []
         while (end := reader.latestOffset(position, ReadMaxBytes(limit))) != position:

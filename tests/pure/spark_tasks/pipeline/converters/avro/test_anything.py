@@ -24,7 +24,7 @@ def payload(value):
 
 
 @pytest.mark.parametrize("start", [_LIST, _IN_MAP])
-@pytest.mark.parametrize("levels", [101, 500, 50_000])
+@pytest.mark.parametrize("levels", [101, 500, 10_000])
 def test_values_within_values_are_one_bad_record(levels, start):
     """Thousands of levels used to overflow the stack of the process, which ended it."""
     value = payload({"int": 7})

@@ -15,7 +15,7 @@ CASES = [json.loads(line) for line in gzip.decompress(GOLDEN.read_bytes()).decod
 
 
 @pytest.mark.parametrize("first", [
-    pytest.param(first, marks=[pytest.mark.nightly] if first % 200 else []) for first in range(0, len(CASES), 100)])
+    pytest.param(first, marks=[pytest.mark.nightly] if first % 300 else []) for first in range(0, len(CASES), 100)])
 def test_schemas_and_bytes_are_javas(first):
     assert [told for told in map(difference, CASES[first:first + 100]) if told is not None] == []
 
