@@ -341,7 +341,8 @@ def _know_when_tokens_expire(tokens: Any) -> None:
 
 
 _CLOUD_HEADERS = {
-    "target-sr-cluster": "bearer.auth.logical.cluster", "Confluent-Identity-Pool-Id": "bearer.auth.identity.pool.id"}
+    "target-sr-cluster": "bearer.auth.logical.cluster", "Confluent-Identity-Pool-Id": "bearer.auth.identity.pool.id"
+}
 
 
 def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -369,8 +370,6 @@ def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
         conf["proxy"] = f"http://{values['proxy.host']}:{values['proxy.port']}"
     tls = tls_files({key.removeprefix(TLS_PREFIX): value for key, value in values.items()
                      if key.startswith(TLS_PREFIX + "ssl.")})
-    if all(url.startswith("http://") for url in urls):
-        conf["ssl.ca.location"] = False  # there is no certificate to check, and reading all authorities takes long
     return conf | {name: tls[key] for key, name in _TLS_NAMES.items() if tls.get(key)}
 
 

@@ -338,18 +338,6 @@ def test_the_response_of_another_service_is_an_outage(service, body, words):
     assert converter.to_connect("t", record)[0].to_pylist() == [2]
 
 
-def test_a_client_without_tls_reads_no_authorities(service, monkeypatch):
-    """There are hundreds, and each task of each connector has its own client."""
-    def read(**_):
-        raise AssertionError
-
-    monkeypatch.setattr(ssl, "create_default_context", read)
-    service.answer = 200, {}, [json.dumps(INT).encode()]
-    assert reader_of(service).to_connect("t", framed(7, pa.array([b"\4"])))[0].to_pylist() == [2]
-    with pytest.raises(AssertionError):
-        reader_of(service, **{URL: "https://127.0.0.1:1"}).to_connect("t", framed(7, pa.array([b"\4"])))
-
-
 @pytest.mark.parametrize(("headers", "body", "words"), [
     ({"Content-Encoding": "gzip"}, [b"not compressed"], "decompressing"),
     ({}, itertools.repeat(b" " * 1000), "more than 10000"),
