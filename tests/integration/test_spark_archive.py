@@ -14,7 +14,6 @@ import pytest
 from heeler.embedded_kafka.java import find_java
 from spark_tasks.spark.archive import record, with_archive
 from spark_tasks.spark.gateway import spark_home
-from tests.rigs.loaded_classes import source_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.nightly]
 
@@ -31,6 +30,12 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         record()
         assert [f.stat().st_ino for f in (cache / "spark").iterdir()] == [before], "once is enough"
         yield file
+
+
+def source_of(loaded: str, log: Path) -> str:
+    """Where a JVM found a class of Spark's, by its log of classes."""
+    (line,) = (line for line in log.read_text().splitlines() if f" {loaded} source: " in line)
+    return line.partition("source: ")[2]
 
 
 def cut(file: Path) -> None:
