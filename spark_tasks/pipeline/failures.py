@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ _UNREACHABLE: Final = frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENET
 _OF_MACHINE: Final = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _MAX_CAUSES: Final = 10
+_FEW: Final = 500  # one row in so many
 _SUSPENDABLE: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 SOURCE_TASK = "org.apache.kafka.connect.runtime.WorkerSourceTask"
@@ -136,23 +138,26 @@ def is_of_machine(error: BaseException) -> bool:
 
 
 class StageFailedError(FailedPartError):
-    """A stage cannot process a range of rows. `row`, `guesses`: see FailedPartError. `words`: the message before the
-    reason, with {} for the record.
+    """A stage cannot process a range of rows. `row`: see FailedPartError. `words`: the message before the
+    reason, with {} for the record. `bad`, `rest`: see BadRowsError. `again`: repeats the attempt for the range without
+    the bad rows, from the stage's `rest` on.
     """
 
     def __init__(
-        self, row: int | None, kind: FailedStage, class_name: str, error: Exception, words: str, *,
-        guesses: Sequence[int] = (),
+        self, row: int | None, kind: FailedStage, class_name: str, error: Exception, words: str
     ) -> None:
-        super().__init__(row, error, guesses)
+        super().__init__(row, error)
         self.kind, self.class_name, self.error, self.words = kind, class_name, reason_of(error), words
-        _free_locals(error)
+        free_locals(error)
         self.bad = bad_rows(error)
+        self.rest = error.rest if isinstance(error, BadRowsError) else None
+        self.again: Callable[[pa.RecordBatch], Any] | None = None
 
     def move(self, place: Callable[[int], int] | None) -> None:
         """Replaces rows by those of a larger batch, `place(row)`. `place` None: they are unknown there."""
         self.row = None if place is None or self.row is None else place(self.row)
         self.bad = () if place is None else tuple((place(row), error) for row, error in self.bad)
+        self.rest = self.again = None  # of the smaller batch
 
     def of(self, error: Exception) -> StageFailedError:
         """Returns the same failure with the error of another row."""
@@ -165,7 +170,7 @@ class StageFailedError(FailedPartError):
         return Failure(self.kind, self.class_name, self.error, f"{words}: {reason}", row)
 
 
-def _free_locals(error: Exception) -> None:
+def free_locals(error: Exception) -> None:
     """Empties the frames in the error's traceback. A search keeps the errors of a batch until its end, and each would
     keep the records of its attempt.
     """
@@ -224,19 +229,19 @@ def good_records(
     If the errors of `attempt` name all bad rows, tries again without them; otherwise searches for them.
     """
     rows: np.ndarray[Any, Any] = np.arange(len(batch))
-    left, parts = batch, list[T]()
+    left, parts, attempt_left = batch, list[T](), attempt
     named: list[tuple[int, StageFailedError]] = []
     unnamed: StageFailedError | None = None
     while len(left) and not (parts or unnamed):
         try:
-            parts = [attempt(left)]
+            parts = [attempt_left(left)]
         except StageFailedError as failed:
             good = np.ones(len(left), np.bool_)
             for row, error in failed.bad:
                 good[row] = False
                 named.append((int(rows[row]), failed.of(error)))
-            unnamed = failed if good.all() else None
-            rows, left = rows[good], left.filter(pa.array(good))
+            unnamed, attempt_left = failed if good.all() else None, failed.again or attempt
+            rows, left = rows[good], _kept(left, good)
     named.sort(key=lambda one: one[0], reverse=True)
 
     def refuse_in_order(row: int, failed: StageFailedError) -> None:
@@ -250,6 +255,17 @@ def good_records(
     while named:
         refuse(*named.pop())
     return parts
+
+
+def _kept(batch: pa.RecordBatch, good: np.ndarray[Any, Any]) -> pa.RecordBatch:
+    """Returns the good rows. If few are bad, the ranges between them are copied: a filter, which copies row by row,
+    takes three times as long.
+    """
+    bad = np.flatnonzero(~good).tolist()
+    if len(bad) * _FEW > len(batch):
+        return batch.filter(pa.array(good))
+    bounds = pairwise([-1, *bad, len(batch)])
+    return pa.concat_batches([batch.slice(before + 1, end - before - 1) for before, end in bounds])
 
 
 def _attempt_range(attempt: Callable[[pa.RecordBatch], T], batch: pa.RecordBatch, begin: int, end: int) -> T:

@@ -34,7 +34,7 @@ from spark_tasks.metrics.phases import phase
 from spark_tasks.pipeline.converters.base import BadRowsError, Column, rows_by_code, schema_of
 from spark_tasks.pipeline.failures import FailedStage, StageFailedError
 from spark_tasks.pipeline.handover import from_json, to_json
-from spark_tasks.pipeline.sink_pipeline import SinkPipeline, each_part, taken
+from spark_tasks.pipeline.sink_pipeline import NONE_KNOWN, Known, SinkPipeline, each_part, taken
 from spark_tasks.pipeline.source_pipeline import RawBatch, SourcePipeline
 from spark_tasks.plugins.chain_cut import Cut, with_converters
 
@@ -158,9 +158,11 @@ class JavaFirstPipeline(SinkPipeline):
         self.java = java
 
     @override
-    def _connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> list[pa.RecordBatch]:
+    def _connect(
+        self, topic: str, partition: int, raw: pa.RecordBatch, known: Known = NONE_KNOWN
+    ) -> list[pa.RecordBatch]:
         if raw.schema.metadata or not len(raw):  # the host has processed it
-            return super()._connect(topic, partition, raw)
+            return super()._connect(topic, partition, raw, known)
         size, rows_per_frame = len(raw), _rows_per_frame(raw)
         if rows_per_frame < size:
             frames = (np.arange(begin, min(begin + rows_per_frame, size)) for begin in range(0, size, rows_per_frame))
@@ -190,9 +192,9 @@ class JavaFirstPipeline(SinkPipeline):
             raise
 
     @override
-    def _read(self, part: str, topic: str, raw: pa.RecordBatch) -> Column:
+    def _read(self, part: str, topic: str, raw: pa.RecordBatch, known: Known = NONE_KNOWN) -> Column:
         if part not in self.java.converted:
-            return super()._read(part, topic, raw)
+            return super()._read(part, topic, raw, known)
         array = raw.column(part)
         if array.null_count == len(array):
             return pa.nulls(len(array)), {}

@@ -6,8 +6,9 @@ the first batch and keeps them for its next splits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -42,6 +43,9 @@ _PLACE_FIELDS: Final = (
 _READ_ANY_HEADER = (SimpleHeaderConverter, StringConverter, ByteArrayConverter)
 
 Array = np.ndarray[Any, Any]
+Known = Mapping[FailedStage, Callable[[], Column]]
+"""Converters that have read the records of a batch already, each with what returns its keys or values."""
+NONE_KNOWN: Final[Known] = MappingProxyType({})
 
 
 class SinkPipeline(ConfiguredPipeline):
@@ -139,11 +143,17 @@ class SinkPipeline(ConfiguredPipeline):
             transformed += joined_parts(good_records(batch, partial(_transformed, self.stages.chain), note))
         return transformed, sorted(refused, key=lambda one: one[0])
 
-    def _connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> list[pa.RecordBatch]:
+    def _connect(
+        self, topic: str, partition: int, raw: pa.RecordBatch, known: Known = NONE_KNOWN
+    ) -> list[pa.RecordBatch]:
         try:
             with phase("convert"):
-                key = self._read("key", topic, raw)
-                value = self._read("value", topic, raw)
+                key = self._read("key", topic, raw, known)
+                value = self._read("value", topic, raw, known)
+        except StageFailedError as failed:
+            if failed.rest is not None:
+                failed.again = partial(self._connect, topic, partition, known={failed.kind: failed.rest})
+            raise
         except MixedSchemasError as mixed:
             return each_part(
                 mixed.rows_by_schema(), lambda rows: self._connect(topic, partition, taken(raw, rows)))
@@ -151,15 +161,14 @@ class SinkPipeline(ConfiguredPipeline):
             self._check_headers(topic, raw)
             return [_connect_batch(topic, partition, raw, key, value)]
 
-    def _read(self, part: str, topic: str, raw: pa.RecordBatch) -> Column:
+    def _read(self, part: str, topic: str, raw: pa.RecordBatch, known: Known = NONE_KNOWN) -> Column:
         array = raw.column(part)
         if array.null_count == len(array):
             return pa.nulls(len(array)), {}
         converter: Converter = getattr(self.stages, part)
-        name = type(converter).__name__
-        with stage(FailedStage[f"{part.upper()}_CONVERTER"], self.stages.names[part],
-                   f"{part} of record {{}} cannot be read by {name}"):
-            return converter.to_connect(topic, array, raw.column("headers"))
+        name, kind = type(converter).__name__, FailedStage[f"{part.upper()}_CONVERTER"]
+        with stage(kind, self.stages.names[part], f"{part} of record {{}} cannot be read by {name}"):
+            return known[kind]() if kind in known else converter.to_connect(topic, array, raw.column("headers"))
 
     def header_of(self, topic: str, name: str, text: str) -> bytes | None:
         """Returns a header value that the header converter reads as `text`, or None if a schema registry is needed."""

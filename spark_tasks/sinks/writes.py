@@ -14,8 +14,8 @@ from pyspark import cloudpickle
 
 from spark_tasks.data.rows import write_batches
 from spark_tasks.errors import RetriableError, message_of
-from spark_tasks.pipeline.bisection import good_parts
-from spark_tasks.pipeline.failures import FailedStage, Failure, StageFailedError, is_outage
+from spark_tasks.pipeline.bisection import FailedPartError, good_parts
+from spark_tasks.pipeline.failures import FailedStage, Failure, StageFailedError, free_locals, is_outage
 from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
 from spark_tasks.plugins.origin import Place, reading_from
@@ -125,10 +125,11 @@ class WriterRunner:
         reports: Reports = []
         guesser = RowGuesser(batches)
 
-        def failed(error: Exception, begin: int, end: int) -> StageFailedError:
+        def failed(error: Exception, begin: int, end: int) -> FailedPartError:
             raise_if_outage(error)
-            guesses = [row - begin for row in guesser.guess(error, begin, end)] if end - begin > 1 else ()
-            return StageFailedError(None, FailedStage.TASK_PUT, SINK_TASK, error, _WORDS, guesses=guesses)
+            if end - begin == 1:
+                return StageFailedError(None, FailedStage.TASK_PUT, SINK_TASK, error, _WORDS)
+            return FailedPartError(None, guesses=[row - begin for row in guesser.guess(error, begin, end)])
 
         def attempt(begin: int, end: int) -> tuple[Any, Reports]:
             try:
@@ -141,7 +142,10 @@ class WriterRunner:
             reports.append((one.column("offset")[0].as_py(), failed.error))
 
         messages, size = [], sum(map(len, batches))
-        known = None if raised is None else failed(raised, 0, size)
+        known = None
+        if raised is not None:
+            free_locals(raised)  # the caller keeps it during the search
+            known = failed(raised, 0, size)
         for message, reported in good_parts(size, attempt, refuse, spacing, known):
             messages.append(message)
             reports += reported

@@ -4,9 +4,10 @@ import base64
 import json
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_tasks.data.arrow_types import to_arrow
@@ -17,7 +18,7 @@ from spark_tasks.java.hash import hash_order
 from spark_tasks.java.json import java_json
 from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.pipeline.converters import json_text
-from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
 from spark_tasks.pipeline.converters.java_text import java_string, to_texts
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.json_columns import parse_columns
@@ -91,10 +92,34 @@ ODD = st.sampled_from([
     b"null", b'{"a":[{"b":1,"b":[]}]}',
 ])  # fmt: skip
 
+NO_JSON = st.sampled_from([b"{", b"nope", b'"\xff"', b'{"a":"\xff"}', b'{"a":[1,{"b":2]}'])
+
 
 @given(st.lists(st.one_of(ODD, VALUES.map(lambda value: json.dumps(value).encode())), max_size=10))
 def test_invalid_and_unusual_json_is_converted_identically_in_columns(texts):
     check(texts)
+
+
+@example([b"{", b'{"a":1}', b'"\xff"', None, b'{"b":"c"}'], True)
+@example([b"{", b'{"\\u0061":1}'], False)
+@given(
+    st.lists(st.one_of(ODD, NO_JSON, VALUES.map(lambda value: json.dumps(value).encode())), max_size=10), st.none()
+)
+def test_the_rest_of_a_column_with_bad_texts_is_the_column_of_the_other_texts(texts, is_given):
+    """Unless some of them have to be rewritten."""
+    array = pa.array(texts, pa.binary())
+    try:
+        parse_columns(array)
+    except BadRowsError as error:
+        bad, rest = [row for row, _ in error.bad], error.rest
+    else:
+        return
+    assert is_given in {None, rest is not None}
+    if rest is not None:
+        (found, metadata), others = rest(), array.take(pa.array(np.delete(np.arange(len(texts)), bad)))
+        expected, expected_metadata = parse_columns(others)
+        assert found.equals(expected)
+        assert (found.type, metadata) == (expected.type, expected_metadata)
 
 
 @given(

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow as pa
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from spark_tasks.data.schema import Type
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.transforms.chain import make_chain
-from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError
+from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError, SuspectRowsError
+from spark_tasks.pipeline.transforms.java_casts import cast, cast_column
 from spark_tasks.plugins import Plugins
 from tests.golden.transforms.cases import case
 from tests.golden.transforms.ours import connector_config, read, write
 
 PLUGINS = Plugins()
+INTEGER, FLOATING = re.compile("-?[0-9]+"), re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 def shown(one, batches):
@@ -83,3 +88,21 @@ def test_one_bad_record_among_many_is_found(number):
             named |= found
             rows = [row for row in rows if row not in found]
     assert named == {row for row, made in enumerate(alone) if made == "error"}
+
+
+@given(st.lists(st.one_of(
+    st.none(), st.from_regex(INTEGER, fullmatch=True), st.from_regex(FLOATING, fullmatch=True),
+    st.text(alphabet="0159+-.eExX \u0661", max_size=8),
+), max_size=6), st.sampled_from([(Type.INT64, INTEGER), (Type.FLOAT64, FLOATING)]))  # fmt: skip
+def test_a_column_of_texts_is_cast_if_all_are_plain_numbers(texts, kind):
+    """All others are named."""
+    target, plain = kind
+    suspect = [row for row, text in enumerate(texts) if text is not None and not plain.fullmatch(text)]
+    before = pa.array([None, "x", *texts], pa.string())  # of which the column is a part
+    if suspect:
+        with pytest.raises(SuspectRowsError) as caught:
+            cast_column(before.slice(2), None, target)
+        assert caught.value.rows.tolist() == suspect
+    elif target is Type.FLOAT64 or all(text is None or len(text) < 19 for text in texts):  # else it may be too large
+        found = cast_column(before.slice(2), None, target).to_pylist()
+        assert found == [None if text is None else cast(text, target) for text in texts]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,11 +37,14 @@ class BadRowError(DataError):
 
 
 class BadRowsError(BadRowError):
-    """Has all rows that cannot be converted and the reasons, so that the caller does not search for them."""
+    """Has all rows that cannot be converted and the reasons, so that the caller does not search for them. `rest`:
+    converts all other rows, if the converter need not read them again.
+    """
 
     def __init__(self, bad: Sequence[tuple[int, Exception]]) -> None:
         super().__init__(*bad[0])
         self.bad = tuple(bad)
+        self.rest: Callable[[], Column] | None = None
 
 
 class MixedSchemasError(DataError):

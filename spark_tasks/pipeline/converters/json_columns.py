@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,14 @@ def _bits(*kinds: int) -> int:
 
 def parse_columns(array: pa.Array) -> Column:
     """Converts a binary array of JSON texts to a Connect column. Raises BadRowsError for texts that are not JSON."""
-    tape = read_tape(array)
+    tape = _tape(array)
+    unusual = _unusual(array, tape)
+    try:
+        tape = _usual(array, tape, unusual)
+    except BadRowsError as error:
+        if len(error.bad) == len(unusual):  # no other text has to be rewritten
+            error.rest = partial(whole_values, tape, np.delete(tape.roots, unusual))
+        raise
     return whole_values(tape, tape.roots)
 
 
@@ -67,12 +75,20 @@ def whole_values(tape: Tape, tokens: Ints) -> Column:
 
 
 def read_tape(array: pa.Array) -> Tape:
-    """Returns the tokens of all texts. Rewrites unusual texts in plain form first (json_text)."""
-    tape, bad = _tape(array), _not_utf8(array)
-    if len(tape.unusual) or bad:
-        array = _plain(array, sorted({*tape.unusual.tolist(), *bad}))
-        tape = _tape(array, escaped_keys=True)
-    return tape
+    """Returns the tokens of all texts. Rewrites unusual texts in plain form first (json_text). Raises BadRowsError for
+    texts that are not JSON.
+    """
+    tape = _tape(array)
+    return _usual(array, tape, _unusual(array, tape))
+
+
+def _unusual(array: pa.Array, tape: Tape) -> list[int]:
+    return sorted({*tape.unusual.tolist(), *_not_utf8(array)})
+
+
+def _usual(array: pa.Array, tape: Tape, unusual: list[int]) -> Tape:
+    """Returns the tape, or a new one with the unusual rows."""
+    return _tape(_plain(array, unusual), escaped_keys=True) if unusual else tape
 
 
 def _tape(array: pa.Array, *, escaped_keys: bool = False) -> Tape:

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_tasks.arrays.buffers import frozen, texts
+from spark_tasks.arrays.jit import kernel
 from spark_tasks.data.columns import moment_numbers
 from spark_tasks.data.schema import DATE, MOMENT_NAMES, TIME, Schema, Type
 from spark_tasks.errors import DataError
@@ -30,7 +32,7 @@ _INTEGER = re.compile(r"([+-]?)0*+(\d*)(?<=\d)")  # with the digits of any scrip
 # possessive: with a text of a million digits, other quantifiers try each way to divide them
 _FLOAT = re.compile(r"[+-]?(NaN|Infinity|(\d++\.?+\d*+|\.\d++)([eE][+-]?\d++)?+[fFdD]?|0[xX][0-9a-fA-F]*+\.?+"
                     r"[0-9a-fA-F]*+[pP][+-]?\d++[fFdD]?)", re.ASCII)  # fmt: skip
-_PLAIN_INTEGERS, _PLAIN_FLOATS = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_PLUS, _MINUS, _POINT, _ZERO, _NINE, _E = b"+-.09e"
 
 
 def logical_number(schema: Schema | None, value: Any) -> Any:
@@ -182,11 +184,38 @@ def cast_column(array: pa.Array, schema: Schema | None, target: Type) -> pa.Arra
 def _from_text(array: pa.Array, target: Type) -> pa.Array:
     if target is Type.BOOLEAN:
         return pc.equal(pc.utf8_lower(array), "true")
-    pattern = _PLAIN_INTEGERS if target in _BITS else _PLAIN_FLOATS
-    plain = pc.match_substring_regex(array, pattern)
-    if pc.all(plain).as_py() is False:
-        raise SuspectRowsError(np.flatnonzero(~plain.fill_null(True).to_numpy(zero_copy_only=False)), len(array))
+    data, offsets, valid = texts(array)
+    plain = np.empty(len(array), np.bool_)
+    _find_plain(frozen(data), frozen(offsets), target not in _BITS, plain)
+    suspect = ~plain if valid is None else ~plain & valid
+    if suspect.any():
+        raise SuspectRowsError(np.flatnonzero(suspect), len(array))
     return array.cast(_ARROW[target])
+
+
+@kernel
+def _find_plain(data: Any, offsets: Any, floating: bool, out: Any) -> None:
+    r"""Sets out[i] to whether text i is a number that Arrow reads as Java does: -?[0-9]+ and, with `floating`,
+    (\.[0-9]+)?([eE][+-]?[0-9]+)? after it. (Arrow's regular expression takes ten times as long.)
+    """
+    for row in range(len(out)):
+        at, stop = offsets[row], offsets[row + 1]
+        end = _digits(data, at + (at < stop and data[at] == _MINUS), stop)
+        if floating and end > 0 and end < stop and data[end] == _POINT:
+            end = _digits(data, end + 1, stop)
+        if floating and end > 0 and end < stop and (data[end] | 32) == _E:
+            at = end + 1
+            end = _digits(data, at + (at < stop and (data[at] == _MINUS or data[at] == _PLUS)), stop)
+        out[row] = end == stop and end > 0
+
+
+@kernel
+def _digits(data: Any, begin: int, stop: int) -> int:
+    """Returns the end of the digits, -1 if there are none."""
+    at = begin
+    while at < stop and _ZERO <= data[at] <= _NINE:
+        at += 1
+    return at if at > begin else -1
 
 
 def _from_boolean(array: pa.Array, target: Type) -> pa.Array:

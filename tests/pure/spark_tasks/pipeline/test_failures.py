@@ -1,5 +1,6 @@
 import traceback
 import weakref
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -113,3 +114,45 @@ def test_a_generator_that_yielded_an_error_of_its_own_goes_on():
     running = plugin()
     StageFailedError(None, FailedStage.TRANSFORMATION, "c", next(running), "record {}")
     assert next(running) == "next"
+
+
+def test_an_attempt_that_can_go_on_without_the_bad_rows_is_not_repeated(attempt, tried):
+    """Unless its rows have become those of a larger batch."""
+    batch, refused = BATCH.take(pa.array([1, 800, 2, 900, 3])), []
+
+    def call(batch, *, moved):
+        try:
+            return attempt(batch, named=True)
+        except StageFailedError as failed:
+            failed.again = lambda left: [-row for row in left.column("n").to_pylist()]
+            if moved:
+                failed.move(lambda row: row)
+            raise
+
+    for moved, parts, attempts in ((False, [[-1, -2, -3]], 1), (True, [[1, 2, 3]], 2)):
+        tried.clear()
+        assert good_records(batch, partial(call, moved=moved), lambda row, _: refused.append(row)) == parts
+        assert len(tried) == attempts
+    assert refused == [1, 3, 1, 3]
+
+
+@pytest.mark.parametrize("bad", [{3}, {0, 999}, {499, 500}, set(range(0, 1000, 2)), set(range(1000))])
+def test_rows_between_named_ones_are_kept_in_order(bad):
+    batch = pa.record_batch({
+        "n": BATCH.column("n"), "topic": pa.array(["a", "b", None, "c"] * 250).dictionary_encode(),
+        "value": pa.array([{"x": None if row % 3 else str(row)} for row in range(1000)]),
+    }).replace_schema_metadata({"k": "v"})  # fmt: skip
+
+    def call(left):
+        with stage(FailedStage.TASK_PUT, "Sink", "record {} cannot be written"):
+            named = [(at, DataError("no")) for at, row in enumerate(left.column("n").to_pylist()) if row in bad]
+            if named:
+                raise BadRowsError(named)
+            return left
+
+    refused = []
+    parts = good_records(batch, call, lambda row, _: refused.append(row))
+    good = [row for row in range(1000) if row not in bad]
+    assert refused == sorted(bad)
+    assert [part.to_pylist() for part in parts] == ([batch.take(pa.array(good)).to_pylist()] if good else [])
+    assert all(part.schema.equals(batch.schema, check_metadata=True) for part in parts)

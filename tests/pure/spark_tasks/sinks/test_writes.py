@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import sqlite3
+import weakref
 
 import pyarrow as pa
 import pytest
@@ -127,6 +128,24 @@ def test_finding_bad_records_needs_few_calls_and_rewrites(word, calls, given):
     assert [offset for offset, _ in reports] == list(range(7, 20_000, 500))
     assert len(CALLS) <= calls * 40
     assert sum(CALLS) <= given * 20_000
+
+
+def test_the_error_of_the_whole_batch_does_not_keep_its_records():
+    """They are read once more for the search, which may take long."""
+    first, kept = runner(Numbers()), []
+
+    class Records: ...
+
+    def failed():
+        records = Records()
+        kept.append(weakref.ref(records))
+        raise ValueError("no")
+
+    try:
+        failed()
+    except ValueError as error:
+        first.write_accepted([pa.RecordBatch.from_pydict({"offset": [1, 2], "value": ["1", "2"]})], None, error)
+        assert kept[0]() is None
 
 
 @pytest.mark.parametrize("tried", [False, True])
