@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,10 @@ _logger = logging.getLogger(__name__)
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _TEXTS = [json.dumps({"id": i, "name": "n", "amount": i / 4, "flag": i > 1, "none": None}) for i in range(3)]
-# Less common records: escapes, arrays, nested objects, maps with a schema, several schemas, headers.
-_RARE = [json.dumps({"text": 'a"\\\n\u00e9\U0001f600', "list": [i, 2], "object": {"deep": {"x": i}}}) for i in range(3)]
+# Less common records: escapes, arrays, nested objects, numbers and times in texts, maps with a schema, several schemas,
+# headers.
+_RARE = [json.dumps({"text": 'a"\\\n\u00e9\U0001f600', "list": [i, 2], "object": {"deep": {"x": i}}, "number": "1.5",
+                     "time": "2026-01-02 03:04:05"}) for i in range(3)]  # fmt: skip
 _LIST: dict[str, Any] = {"type": "array", "items": {"type": "int32"}}
 _MAP: dict[str, Any] = {"type": "map", "keys": {"type": "string"}, "values": _LIST}
 _TYPED = [json.dumps({"schema": _MAP, "payload": {f"k{n}": [n, i] for n in range(i + 2)}}) for i in range(3)]
@@ -39,6 +42,13 @@ _MIXED = [json.dumps({"schema": {"type": kind}, "payload": n / 8}) for n, kind i
 _HEADERS = [("h", b"v"), ("n", None)]
 _HEADER = {"transforms": "h", "transforms.h.type": "InsertHeader", "transforms.h.header": "h",
            "transforms.h.value.literal": "x"}  # fmt: skip
+_TRANSFORMS = "org.apache.kafka.connect.transforms."
+_CONVERSIONS = {
+    **_HEADER, "transforms": "h,n,t",
+    "transforms.n.type": f"{_TRANSFORMS}Cast$Value", "transforms.n.spec": "number:float64",
+    "transforms.t.type": f"{_TRANSFORMS}TimestampConverter$Value", "transforms.t.field": "time",
+    "transforms.t.format": "yyyy-MM-dd HH:mm:ss", "transforms.t.target.type": "Timestamp",
+}  # fmt: skip
 
 
 def warm_up() -> None:
@@ -59,9 +69,9 @@ def prepare() -> None:
 
 def compile_all() -> None:
     """Compiles and caches the kernels that `warm_up` omits to keep the start of daemons fast. Only logs errors."""
-    for texts, schemas in ((_RARE, False), (_TYPED, True), (_MIXED, True)):
+    for texts, schemas, transforms in ((_RARE, False, _CONVERSIONS), (_TYPED, True, _HEADER), (_MIXED, True, _HEADER)):
         try:
-            _round_trip(_converters(_JSON, schemas=schemas), texts, _HEADERS)
+            _round_trip(_converters(_JSON, schemas=schemas), texts, _HEADERS, transforms)
         except Exception as error:  # noqa: BLE001 - as above
             _logger.warning("Compiling the rest of the data plane failed: %s", error)
 
@@ -72,7 +82,8 @@ def _converters(value: str, *, schemas: bool = False) -> dict[str, str]:
 
 
 def _round_trip(
-    converters: dict[str, str], texts: Sequence[str], headers: list[tuple[str, bytes | None]] | None = None
+    converters: Mapping[str, str], texts: Sequence[str], headers: list[tuple[str, bytes | None]] | None = None,
+    transforms: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     values = [text.encode() for text in texts]
     raw = pa.RecordBatch.from_arrays(
@@ -85,7 +96,6 @@ def _round_trip(
     for _, rows in placed:
         for batch in encode(raw, rows=rows, no_timestamp=0, producer_id=1, epoch=0, base_sequence=0):
             decode(bytes(batch.data), start=0)
-    transforms = _HEADER if headers else {}
     for connect in SinkPipeline(converters, transforms).to_connect_batches("t", 0, raw):
         to_lines(connect.column("value"), connect.schema.field("value").metadata)
         for _ in SourcePipeline(converters, {}).to_raw(connect):
