@@ -25,6 +25,7 @@ from heeler.cli.rest_client import RestError
 from heeler.cli.terminal import ProgressLines
 from heeler.cli.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
+from heeler.embedded_kafka.ports import serves_kafka
 from heeler.errors import SetupError
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
@@ -33,6 +34,7 @@ from spark_tasks.kafka.errors import UnknownTopicError
 PARTITIONS = 2
 TIMEOUT_S = 300
 TOPIC_WAIT_MS = 1000  # for a topic that does not exist yet
+KAFKA_WAIT_S = 10.0  # for a broker that is far away, or busy
 _LEFT = {"csv", "parquet", "worker.log", "worker.properties"}  # the files that a demo leaves in its folder
 
 
@@ -69,6 +71,8 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
     Ctrl-C; broker and worker are stopped. With `keep`, everything keeps running until Ctrl-C, which then counts as
     success. Raises SetupError for problems that a user can fix.
     """
+    if bootstrap_servers is not None:
+        _require_kafka(bootstrap_servers)
     console = Console()
     folder = (folder or Path("heeler-demo")).resolve()
     _clear(folder)
@@ -107,6 +111,15 @@ def _clear(folder: Path) -> None:
         raise SetupError(f"The demo's folder {folder} contains {others[0]}, which does not belong to the demo. "
                          "Move it away, or run the demo elsewhere.")
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _require_kafka(servers: str) -> None:
+    """Raises SetupError if no broker responds, since a worker keeps trying for half a minute."""
+    places = [server.strip().rpartition("://")[2].rpartition(":") for server in servers.split(",")]
+    if not any(port.isdecimal() and serves_kafka(host.strip("[]"), int(port), KAFKA_WAIT_S)
+               for host, _, port in places):
+        raise SetupError(f"No Kafka broker responds at {servers}. Check --bootstrap-servers (HOST:PORT, several with "
+                         "commas); without it, the demo starts its own Kafka.")
 
 
 def _unpack_flights(folder: Path) -> Path:

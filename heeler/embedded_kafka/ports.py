@@ -56,7 +56,7 @@ def serves_kafka(host: str, port: int, timeout: float = 2.0) -> bool:
             connection.sendall(struct.pack(">i", len(body)) + body)
             (size,) = struct.unpack(">i", _exactly(connection, 4))
             response = _exactly(connection, size)
-    except (OSError, EOFError):
+    except (OSError, EOFError, UnicodeError, OverflowError):  # the last two: no such host or port can exist
         return False
     # correlation id, throttle time, number of brokers, …
     return len(response) >= 12 and struct.unpack_from(">iii", response)[2] > 0

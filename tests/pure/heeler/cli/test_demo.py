@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 
 import pyarrow as pa
@@ -34,6 +35,15 @@ def test_the_exit_code_shows_whether_all_counts_agree(tmp_path, records, parquet
     assert ("Something differs." if code else "Everything agrees.") in said.getvalue()
     for where in (scene.csv, scene.parquet, "flights-run on host:9092"):
         assert str(where) in said.getvalue()
+
+
+@pytest.mark.parametrize("servers", [
+    "127.0.0.1:1", "[::1]:1,localhost:99999999999", "PLAINTEXT://127.0.0.1:1", "kafka", f"{'x' * 300}:9092", "",
+])
+def test_brokers_that_do_not_respond(tmp_path, servers):
+    with pytest.raises(SetupError, match=re.escape(f"No Kafka broker responds at {servers}. Check --bootstrap")):
+        run_demo(servers, keep=False, folder=tmp_path / "demo")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_created(tmp_path):
