@@ -116,7 +116,7 @@ def _clear(folder: Path) -> None:
 def _require_kafka(servers: str) -> None:
     """Raises SetupError if no broker responds, since a worker keeps trying for half a minute."""
     places = [server.strip().rpartition("://")[2].rpartition(":") for server in servers.split(",")]
-    if not any(port.isdecimal() and serves_kafka(host.strip("[]"), int(port), KAFKA_WAIT_S)
+    if not any(port.isdecimal() and len(port) <= 5 and serves_kafka(host.strip("[]"), int(port), KAFKA_WAIT_S)
                for host, _, port in places):
         raise SetupError(f"No Kafka broker responds at {servers}. Check --bootstrap-servers (HOST:PORT, several with "
                          "commas); without it, the demo starts its own Kafka.")

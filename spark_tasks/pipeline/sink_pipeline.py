@@ -151,7 +151,8 @@ class SinkPipeline(ConfiguredPipeline):
                 key = self._read("key", topic, raw, known)
                 value = self._read("value", topic, raw, known)
         except StageFailedError as failed:
-            if failed.rest is not None:
+            converter = self.stages.key if failed.kind is FailedStage.KEY_CONVERTER else self.stages.value
+            if failed.rest is not None and type(converter) is JsonConverter:  # a plugin's may change what this returns
                 failed.again = partial(self._connect, topic, partition, known={failed.kind: failed.rest})
             raise
         except MixedSchemasError as mixed:

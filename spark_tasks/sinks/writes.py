@@ -129,6 +129,7 @@ class WriterRunner:
             raise_if_outage(error)
             if end - begin == 1:
                 return StageFailedError(None, FailedStage.TASK_PUT, SINK_TASK, error, _WORDS)
+            free_locals(error)  # a frame that holds its own error would keep the writer's connections and records
             return FailedPartError(None, guesses=[row - begin for row in guesser.guess(error, begin, end)])
 
         def attempt(begin: int, end: int) -> tuple[Any, Reports]:
@@ -142,10 +143,7 @@ class WriterRunner:
             reports.append((one.column("offset")[0].as_py(), failed.error))
 
         messages, size = [], sum(map(len, batches))
-        known = None
-        if raised is not None:
-            free_locals(raised)  # the caller keeps it during the search
-            known = failed(raised, 0, size)
+        known = None if raised is None else failed(raised, 0, size)
         for message, reported in good_parts(size, attempt, refuse, spacing, known):
             messages.append(message)
             reports += reported

@@ -175,6 +175,28 @@ def test_a_record_with_two_faults_is_one_bad_record():
         (0, "Invalid record timestamp -5"), (2, f"Invalid record partition {2**41}: it must be an int32")]
 
 
+DOUBLING = """
+import pyarrow.compute as pc
+from spark_tasks.pipeline.converters.json import JsonConverter
+
+class Doubling(JsonConverter):
+    def to_connect(self, topic, array, headers=None):
+        column, metadata = super().to_connect(topic, array, headers)
+        return pc.multiply(column, 2), metadata
+"""
+
+
+@pytest.mark.parametrize("values", [[b"1", b"2", b"3"], [b"1", b"{", b"3"]])
+def test_a_converter_that_builds_on_another_one_also_converts_beside_bad_records(tmp_path, values):
+    (tmp_path / "doubling.py").write_text(DOUBLING)
+    own = {"plugin.path": str(tmp_path), "value.converter": "Doubling", "value.converter.schemas.enable": "false"}
+    refused = []
+    batches = SinkPipeline(worker(**own), {}).to_connect_batches("t", 0, raw_batch(values), refused.append)
+    good = [int(value) for value in values if value != b"{"]
+    assert [one for batch in batches for one in batch.column("value").to_pylist()] == [2 * one for one in good]
+    assert len(refused) == 3 - len(good)
+
+
 VAGUE = """
 import pyarrow as pa
 from spark_tasks.pipeline.converters.string import StringConverter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import socket
 import sqlite3
 import weakref
@@ -146,6 +147,39 @@ def test_the_error_of_the_whole_batch_does_not_keep_its_records():
     except ValueError as error:
         first.write_accepted([pa.RecordBatch.from_pydict({"offset": [1, 2], "value": ["1", "2"]})], None, error)
         assert kept[0]() is None
+
+
+class Holding(DataSourceArrowWriter):
+    """Its error is in a variable of a frame of the error's own traceback, beside a connection."""
+
+    def write(self, iterator):
+        connection = Connection()
+        error = ValueError("no")
+        if any(value == "bad" for batch in iterator for value in batch.column("value").to_pylist()):
+            raise error
+        del connection
+
+
+class Connection:
+    open = 0
+
+    def __init__(self):
+        Connection.open += 1
+
+    def __del__(self):
+        Connection.open -= 1
+
+
+def test_a_search_keeps_nothing_of_failed_calls():
+    values = ["bad" if n % 100 == 50 else "good" for n in range(1000)]
+    batch = pa.RecordBatch.from_pydict({"offset": list(range(1000)), "value": values})
+    gc.disable()
+    try:
+        _, reported = runner(Holding()).write_accepted([batch], None)
+        assert len(reported) == 10
+        assert Connection.open == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("tried", [False, True])
