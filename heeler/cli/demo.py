@@ -34,7 +34,7 @@ from spark_tasks.kafka.errors import UnknownTopicError
 PARTITIONS = 2
 TIMEOUT_S = 300
 TOPIC_WAIT_MS = 1000  # for a topic that does not exist yet
-KAFKA_WAIT_S = 10.0  # for a broker that is far away, or busy
+KAFKA_WAIT_S = 5.0  # for a broker that has just been started
 _LEFT = {"csv", "parquet", "worker.log", "worker.properties"}  # the files that a demo leaves in its folder
 
 
@@ -72,7 +72,7 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
     success. Raises SetupError for problems that a user can fix.
     """
     if bootstrap_servers is not None:
-        _require_kafka(bootstrap_servers)
+        _await_kafka(bootstrap_servers)
     console = Console()
     folder = (folder or Path("heeler-demo")).resolve()
     _clear(folder)
@@ -113,13 +113,18 @@ def _clear(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _require_kafka(servers: str) -> None:
-    """Raises SetupError if no broker responds, since a worker keeps trying for half a minute."""
+def _await_kafka(servers: str) -> None:
+    """Waits until a broker responds, since it may have been started just before. Raises SetupError after KAFKA_WAIT_S:
+    a worker would keep trying for half a minute.
+    """
+    deadline = time.monotonic() + KAFKA_WAIT_S
     places = [server.strip().rpartition("://")[2].rpartition(":") for server in servers.split(",")]
-    if not any(port.isdecimal() and len(port) <= 5 and serves_kafka(host.strip("[]"), int(port), KAFKA_WAIT_S)
-               for host, _, port in places):
-        raise SetupError(f"No Kafka broker responds at {servers}. Check --bootstrap-servers (HOST:PORT, several with "
-                         "commas); without it, the demo starts its own Kafka.")
+    brokers = [(host.strip("[]"), int(port)) for host, _, port in places if port.isdecimal() and len(port) <= 5]
+    while not any(serves_kafka(host, port) for host, port in brokers):
+        if time.monotonic() > deadline or not brokers:
+            raise SetupError(f"No Kafka broker responds at {servers}. Check --bootstrap-servers (HOST:PORT, several "
+                             "with commas); without it, the demo starts its own Kafka.")
+        time.sleep(0.2)
 
 
 def _unpack_flights(folder: Path) -> Path:

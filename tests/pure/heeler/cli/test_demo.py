@@ -39,8 +39,10 @@ def test_the_exit_code_shows_whether_all_counts_agree(tmp_path, records, parquet
 
 @pytest.mark.parametrize("servers", [
     "127.0.0.1:1", "[::1]:1,localhost:99999999999", "PLAINTEXT://127.0.0.1:1", "kafka", f"{'x' * 300}:9092", "",
+    "localhost:" + "9" * 5000,
 ])
-def test_brokers_that_do_not_respond(tmp_path, servers):
+def test_brokers_that_do_not_respond(tmp_path, monkeypatch, servers):
+    monkeypatch.setattr("heeler.cli.demo.KAFKA_WAIT_S", 0.0)
     with pytest.raises(SetupError, match=re.escape(f"No Kafka broker responds at {servers}. Check --bootstrap")):
         run_demo(servers, keep=False, folder=tmp_path / "demo")
     assert list(tmp_path.iterdir()) == []
