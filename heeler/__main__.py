@@ -18,10 +18,16 @@ def run() -> None:
     _open_standard_streams()
     try:
         from heeler.cli.main import main  # noqa: PLC0415 - takes long enough for a Ctrl-C
-        from heeler.cli.process_exit import ending_despite_plugins  # noqa: PLC0415 - with the next
+        from heeler.cli.process_exit import ExecutorsParent, ending_despite_plugins  # noqa: PLC0415 - with the next
 
         with ending_despite_plugins():
-            main()
+            try:
+                main()
+            except ExecutorsParent:
+                from spark_tasks.spark.residents.local import serve  # noqa: PLC0415 - only a worker needs it
+            else:
+                return
+            serve()
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except OSError as error:

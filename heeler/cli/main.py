@@ -23,6 +23,7 @@ from heeler.cli.completion import completion
 from heeler.cli.doctor import doctor
 from heeler.cli.foreground import run
 from heeler.cli.install import install
+from heeler.cli.process_exit import ExecutorsParent
 from heeler.cli.scaffold import new
 from heeler.cli.terminal import (
     ProgressLines,
@@ -79,6 +80,12 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
     from heeler.worker.signals import end_on_signals
 
     signalled = end_on_signals()
+    from spark_tasks.spark.environment import keep_environment
+    from spark_tasks.spark.residents.local import end_parent, fork_parent
+
+    keep_environment()
+    if fork_parent():  # while this process has neither threads nor secrets
+        raise ExecutorsParent
     from heeler.worker.config import load_worker_config
     from heeler.worker.logs import set_up_logging
     from heeler.worker.masked_output import mask_output
@@ -88,13 +95,8 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
         config = load_worker_config(file, overrides, os.environ)
         set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."),
                        form=config["heeler.log.format"])
-        from spark_tasks.spark.environment import keep_environment
-
-        keep_environment()
-        if config.starts_executors:
-            from spark_tasks.spark.residents.local import begin
-
-            begin()  # what follows takes as long
+        if not config.starts_executors:
+            end_parent()
         from heeler.worker.process import run_worker
         from heeler.worker.startup import raise_open_files_limit, tune_garbage_collection
 

@@ -16,6 +16,12 @@ _logger = logging.getLogger(__name__)
 _GRACE_S: Final = 5.0
 
 
+class ExecutorsParent(BaseException):
+    """Raised in the process that a worker has forked as the parent of executor processes. It leaves all frames of the
+    command, which would otherwise be in every stack trace of an executor process.
+    """
+
+
 @contextmanager
 def ending_despite_plugins() -> Iterator[None]:
     """A context manager for the body of the program. If Python has not ended a few seconds later, because it waits for

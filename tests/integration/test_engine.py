@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -38,7 +40,7 @@ from spark_tasks.spark.residents import engine as residents
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
-from spark_tasks.spark.residents.local import LocalLauncher, begin
+from spark_tasks.spark.residents.local import TITLE, LocalLauncher
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from tests.rigs.splits import (
     Answer,
@@ -533,7 +535,7 @@ def test_spark_starts_after_the_configured_delay() -> None:
     engine = ResidentEngine({}, replace(SETTINGS, spark_delay_s=600.0))
     engine.start()
     (found,) = engine.submit("a-0", [Describe()]).result(START_S)
-    assert "spark_tasks.spark.residents.local" in found["daemon"]
+    assert found["daemon"][0] == TITLE
     assert engine.state is EngineState.NEW
     engine.close()
     engine = ResidentEngine({}, replace(SETTINGS, spark_delay_s=0.1))
@@ -543,41 +545,43 @@ def test_spark_starts_after_the_configured_delay() -> None:
     engine.close()
 
 
-def parents() -> list[psutil.Process]:
-    """The parents of executor processes that this process has started without Spark."""
-    return [one for one in psutil.Process().children() if one.cmdline()[1:] == ["-m", LocalLauncher.__module__]]
-
-
-def test_a_parent_that_was_started_early_is_the_first_ones() -> None:
-    begin()
-    (early,) = parents()
-    engine = ResidentEngine({}, replace(SETTINGS, spark_delay_s=600.0))
+FORKS = """
+import json, os, signal, psutil
+from spark_tasks.spark.environment import keep_environment
+from spark_tasks.spark.residents.engine import ResidentEngine
+from spark_tasks.spark.residents.local import fork_parent, serve
+from spark_tasks.spark.residents.settings import ExecutorSettings
+from tests.rigs.splits import Say, Surroundings
+keep_environment()
+signal.signal(signal.SIGTERM, print)
+if fork_parent():
+    serve()
+(forked,) = psutil.Process().children()
+before = dict(os.environ)
+os.environ["OF_A_PLUGIN"] = "yes"
+found = []
+for n in range(2):
+    engine = ResidentEngine({}, ExecutorSettings(spark_delay_s=600.0))
     engine.start()
-    (found,) = engine.submit("a-0", [Describe()]).result(START_S)
-    assert found["parent"] == early.pid
-    assert parents() == [early]
+    found += engine.submit("a-0", [Surroundings()]).result(60)
+    engine.submit("a-0", [Say(f"{n}")]).result(60)
+    if n == 0:
+        assert os.getpgid(forked.pid) == forked.pid, "Ctrl-C does not reach it"
     engine.close()
-    wait_gone([early])
+print(json.dumps([before, forked.pid, found], default=str))
+"""
 
 
-def test_a_parent_that_was_started_early_and_has_died_is_replaced() -> None:
-    begin()
-    (early,) = parents()
-    early.kill()
-    wait_until(lambda: early.status() == psutil.STATUS_ZOMBIE)
-    engine = ResidentEngine({}, replace(SETTINGS, spark_delay_s=600.0))
-    engine.start()
-    assert engine.submit("a-0", [Answer(1)]).result(START_S) == [1]
-    engine.close()
-
-
-def test_a_parent_that_nobody_needs_ends_with_the_worker() -> None:
-    program = ("import psutil\nfrom spark_tasks.spark.residents.local import begin\nbegin()\n"
-               "print(*[one.pid for one in psutil.Process().children()])")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=START_S)
-    (pid,) = map(int, done.stdout.split())
-    with suppress(psutil.NoSuchProcess):
-        wait_gone([psutil.Process(pid)])
+def test_a_forked_parents_processes_are_as_those_of_a_parent_that_is_a_program(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True, timeout=START_S,
+                          cwd=tmp_path, env={**os.environ, "PYTHONPATH": python_path()})
+    environment, forked_pid, (forked, started) = json.loads(done.stdout.splitlines()[-1])
+    assert forked.pop("parent") == forked_pid != started.pop("parent")
+    assert forked == started
+    assert "OPENBLAS_NUM_THREADS" in forked["environment"], "libraries there have no threads"
+    assert "OPENBLAS_NUM_THREADS" not in environment, "but the worker's own environment is the user's"
+    assert sorted(re.findall("(?:printed|written|warned of) .", done.stderr)) == [
+        "printed 0", "printed 1", "warned of 0", "warned of 1", "written 0", "written 1"]
 
 
 def test_spark_starts_when_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,27 +1,34 @@
 """Starts executor processes without Spark, for splits that run before Spark is up.
 
-Run as a program, this module is the parent of these processes. It imports everything that splits need, and forks a
-process for each ticket that it reads from standard input. With each ticket come the names of the modules that the
-worker's connectors need. At the end of the input it exits; the worker ends the processes that are still running.
+These processes have a parent, which imports everything that splits need, and forks a process for each ticket that it
+reads from standard input. With each ticket come the names of the modules that the worker's connectors need. At the end
+of the input the parent exits; the worker ends the processes that are still running.
 
-The imports take a second. `begin` starts the parent before a launcher needs it, so that they take place while the
-worker itself starts, on another CPU.
+The imports take a second. A worker needs half of them itself: so it does these when it starts and forks the first
+parent (`fork_parent`), which does the rest on another CPU, and shares the memory of what was imported before. Later,
+when the worker has threads, a new parent is started as a program: this module.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
+import gc
+import io
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, TextIO
 
+from setproctitle import getproctitle, setproctitle
 from typing_extensions import override
 
-from spark_tasks.spark.daemon import preload, refuse_threads
+from spark_tasks.process.pandas_import import defer_pandas
+from spark_tasks.spark.daemon import import_all, preload, refuse_threads
 from spark_tasks.spark.environment import ENVIRONMENT, inherited, python_path
 from spark_tasks.spark.process_output import log_as_the_worker, pump
 from spark_tasks.spark.residents.fork_server import fork_for_each, framed
@@ -29,6 +36,47 @@ from spark_tasks.spark.residents.process import Launcher
 from spark_tasks.spark.residents.wire import Ticket
 
 JOIN_S = 60.0  # how long a process may take to join; on a busy machine its parent's imports take many seconds
+TITLE = "heeler executor processes"  # in the output of ps
+_SHARED = ("spark_tasks.sources.split", "spark_tasks.sinks.split")  # what both the worker and splits need
+_HANDLERS: Final = {  # Python's own, in place of the worker's
+    signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+_MALLOPT: Final = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_MMAP_THRESHOLD_": -3}  # as in glibc's malloc.h
+
+
+class ForkedParent:
+    """A parent process that was forked: what this module uses of subprocess.Popen."""
+
+    def __init__(self, pid: int, stdin: int, stdout: int) -> None:
+        self._pid = pid
+        self._lock = threading.Lock()
+        self._code: int | None = None
+        self.stdin = os.fdopen(stdin, "wb")
+        self.stdout = os.fdopen(stdout, "rb")
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs."""
+        with self._lock:
+            return self._ended(os.WNOHANG)
+
+    def wait(self) -> None:
+        """Waits for its end."""
+        with self._lock:
+            self._ended(0)
+
+    def kill(self) -> None:
+        """Kills it unless it has ended."""
+        with self._lock:
+            if self._ended(os.WNOHANG) is None:
+                os.kill(self._pid, signal.SIGKILL)
+
+    def _ended(self, option: int) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self._pid, option)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+
+Parent = subprocess.Popen[bytes] | ForkedParent
 
 
 class LocalLauncher(Launcher):
@@ -40,7 +88,7 @@ class LocalLauncher(Launcher):
         self._python_path = python_path
         self._lock = threading.Lock()
         self._closed = False
-        self._parent: subprocess.Popen[bytes] | None = None
+        self._parent: Parent | None = None
 
     @property
     @override
@@ -86,31 +134,88 @@ class LocalLauncher(Launcher):
         threading.Thread(target=parent.wait, name="executors-parent", daemon=True).start()  # leaves no zombie
 
 
-_BEGUN: Final[list[subprocess.Popen[bytes]]] = []  # at most one, until a launcher takes it
+_BEGUN: Final[list[Parent]] = []  # at most one, until a launcher takes it
 
 
-def begin() -> None:
-    """Starts the parent process of the first launcher. It is killed if the worker ends before there is a launcher."""
-    _BEGUN.append(_started(python_path()))
-    atexit.register(_end_begun)
+def fork_parent() -> bool:
+    """Forks the parent process of the first launcher. Returns True in the new process, which is to call `serve` when it
+    has left all frames of the worker. It is killed if the worker ends before there is a launcher. Raises RuntimeError
+    if this process has threads.
+    """
+    getproctitle()  # setproctitle needs the environment as the process got it
+    before = dict(os.environ)
+    gc.disable()  # it would find nothing
+    os.environ.update(ENVIRONMENT)  # libraries read it when they are imported
+    defer_pandas()
+    import_all(_SHARED)
+    os.environ.clear()
+    os.environ.update(before)
+    gc.freeze()
+    gc.enable()
+    refuse_threads()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    (tickets, stdin), (stdout, output) = os.pipe(), os.pipe()
+    if pid := os.fork():
+        os.close(tickets)
+        os.close(output)
+        _BEGUN.append(ForkedParent(pid, stdin, stdout))
+        atexit.register(end_parent)
+        return False
+    os.close(stdin)
+    os.close(stdout)
+    _become_a_program(tickets, output)
+    return True
 
 
-def _end_begun() -> None:
+def _become_a_program(tickets: int, output: int) -> None:
+    """Makes this forked process have what `_started` gives to a program."""
+    os.setpgid(0, 0)
+    for name, handler in _HANDLERS.items():
+        if signal.getsignal(name) is not signal.SIG_IGN:
+            signal.signal(name, handler)
+    for source, *standard in ((tickets, 0), (output, 1, 2)):
+        for number in standard:
+            os.dup2(source, number)
+        os.close(source)
+    sys.stdout = sys.__stdout__ = _unbuffered(sys.stdout, 1)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _unbuffered(sys.stderr, 2)  # type: ignore[misc]
+    path = python_path()
+    os.environ.clear()
+    os.environ.update(_environment(path))
+    sys.path[:] = dict.fromkeys([os.getcwd(), *path.split(os.pathsep), *sys.path[1:]])  # noqa: PTH109 - as `python -m`
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # only glibc has it
+    if mallopt is not None:
+        for variable, option in _MALLOPT.items():
+            mallopt(option, int(ENVIRONMENT[variable]))
+
+
+def _unbuffered(stream: TextIO, number: int) -> io.TextIOWrapper:
+    raw: Any = io.FileIO(number, "w", closefd=False)
+    return io.TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True)
+
+
+def end_parent() -> None:
+    """Ends the forked parent if no launcher has taken it."""
     while _BEGUN:
         _BEGUN.pop().kill()
 
 
-def _started(path: str) -> subprocess.Popen[bytes]:
+def _environment(path: str) -> dict[str, str]:
     # Unbuffered, as Spark's own processes are: no output is lost if a process is killed, or repeated after a fork.
-    environment = {**inherited(), **ENVIRONMENT, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return {**inherited(), **ENVIRONMENT, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+def _started(path: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - our own command; Ctrl-C must only reach the worker
         [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env=environment, process_group=0,
+        env=_environment(path), process_group=0,
     )
 
 
-def main() -> None:
-    """Preloads, then forks a process for each ticket."""
+def serve() -> None:
+    """The parent process: preloads, then forks a process for each ticket."""
+    setproctitle(TITLE)
     log_as_the_worker()
     preload()
     refuse_threads()
@@ -119,4 +224,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve()
