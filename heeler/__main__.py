@@ -23,8 +23,8 @@ def run() -> None:
         with ending_despite_plugins():
             try:
                 main()
-            except ExecutorsParent:
-                from spark_tasks.spark.residents.local import serve  # noqa: PLC0415 - only a worker needs it
+            except ExecutorsParent as parent:
+                serve = parent.serve
             else:
                 return
             serve()

@@ -81,11 +81,11 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
 
     signalled = end_on_signals()
     from spark_tasks.spark.environment import keep_environment
-    from spark_tasks.spark.residents.local import end_parent, fork_parent
+    from spark_tasks.spark.residents.local import end_parent, fork_parent, serve
 
     keep_environment()
     if fork_parent():  # while this process has neither threads nor secrets
-        raise ExecutorsParent
+        raise ExecutorsParent(serve)
     from heeler.worker.config import load_worker_config
     from heeler.worker.logs import set_up_logging
     from heeler.worker.masked_output import mask_output

@@ -8,18 +8,22 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, NoReturn
 
 _logger = logging.getLogger(__name__)
 _GRACE_S: Final = 5.0
 
 
 class ExecutorsParent(BaseException):
-    """Raised in the process that a worker has forked as the parent of executor processes. It leaves all frames of the
-    command, which would otherwise be in every stack trace of an executor process.
+    """Raised in the process that a worker has forked as the parent of executor processes, which is to call `serve`. It
+    leaves all frames of the command, which would otherwise be in every stack trace of an executor process.
     """
+
+    def __init__(self, serve: Callable[[], NoReturn]) -> None:
+        super().__init__()
+        self.serve = serve
 
 
 @contextmanager

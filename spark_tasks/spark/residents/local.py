@@ -21,8 +21,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, TextIO
+from typing import Any, Final, NoReturn, TextIO
 
 from setproctitle import getproctitle, setproctitle
 from typing_extensions import override
@@ -38,7 +39,7 @@ from spark_tasks.spark.residents.wire import Ticket
 JOIN_S = 60.0  # how long a process may take to join; on a busy machine its parent's imports take many seconds
 TITLE = "heeler executor processes"  # in the output of ps
 _SHARED = ("spark_tasks.sources.split", "spark_tasks.sinks.split")  # what both the worker and splits need
-_HANDLERS: Final = {  # Python's own, in place of the worker's
+_HANDLERS: Final[Mapping[signal.Signals, Any]] = {  # Python's own, in place of the worker's
     signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 _MALLOPT: Final = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_MMAP_THRESHOLD_": -3}  # as in glibc's malloc.h
 
@@ -213,7 +214,7 @@ def _started(path: str) -> subprocess.Popen[bytes]:
     )
 
 
-def serve() -> None:
+def serve() -> NoReturn:
     """The parent process: preloads, then forks a process for each ticket."""
     setproctitle(TITLE)
     log_as_the_worker()
