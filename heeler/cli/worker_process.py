@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from heeler.cli.rest_client import RestClient
 from heeler.embedded_kafka.guard import GuardedProcess
@@ -21,10 +21,11 @@ class WorkerProcess:
     """`heeler worker FILE` in a folder with its properties file and its log. A context manager.
 
     Without `listeners` in `properties`, the worker gets a free port. `CONNECT_…` variables do not override the
-    properties. The process cannot outlive this one.
+    properties. The process cannot outlive this one. `launch`: what runs the command; tests have another one.
     """
 
-    def __init__(self, folder: Path, properties: Mapping[str, str], name: str = "worker") -> None:
+    def __init__(self, folder: Path, properties: Mapping[str, str], name: str = "worker",
+                 launch: Callable[..., Any] = GuardedProcess) -> None:
         self.properties = dict(properties)
         port = free_port()
         self.properties.setdefault("listeners", f"http://127.0.0.1:{port}")
@@ -33,6 +34,7 @@ class WorkerProcess:
         self.file = folder / f"{name}.properties"
         self.log = folder / f"{name}.log"
         self.rest = RestClient("127.0.0.1", self.port)
+        self._launch = launch
         self._process: GuardedProcess | None = None
 
     def __enter__(self) -> Self:
@@ -47,7 +49,7 @@ class WorkerProcess:
             file.writelines(f"{k}={v}\n".replace("\\", "\\\\") for k, v in self.properties.items())
         # In the container of another worker, the variables name that worker's cluster.
         env = {name: value for name, value in os.environ.items() if not name.startswith("CONNECT_")}
-        self._process = GuardedProcess([sys.executable, "-m", "heeler", "worker", str(self.file)], self.log, env=env)
+        self._process = self._launch([sys.executable, "-m", "heeler", "worker", str(self.file)], self.log, env=env)
         return self
 
     def wait_ready(self, seconds: float = 60) -> Self:

@@ -15,6 +15,7 @@ from heeler.cli.rest_client import RestError
 from heeler.cli.worker_process import WorkerProcess
 from spark_tasks.connectors.intervals import SequenceSummary
 from spark_tasks.connectors.verify import read_summary
+from tests.rigs.nursery import launcher
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, READY_S, Kafka, worker_settings
 
@@ -51,7 +52,7 @@ class Cluster:
         self.folder = folder
         self.group = group
         self.settings = worker_settings(kafka.servers, group, **more)
-        self.workers = [WorkerProcess(folder, self.settings, f"worker-{n}") for n in range(size)]
+        self.workers = [WorkerProcess(folder, self.settings, f"worker-{n}", launcher()) for n in range(size)]
         self.wanted: dict[str, int] = {}
 
     def __enter__(self) -> Self:

@@ -36,6 +36,7 @@ from confluent_kafka.admin import (
 
 from heeler.cli.rest_client import RestClient, RestError
 from heeler.cli.worker_process import WorkerProcess
+from tests.rigs.nursery import launcher
 from tests.rigs.support import wait_until
 
 PLUGINS = Path(__file__).with_name("plugins")
@@ -263,7 +264,7 @@ def worker_settings(servers: str, group: str, **more: str) -> dict[str, str]:
 def running_worker(kafka: Kafka, folder: Path, group: str, **more: str) -> Iterator[Rig]:
     """A worker that responds to REST; stopped with SIGTERM at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    with WorkerProcess(folder, worker_settings(kafka.servers, group, **more)) as process:
+    with WorkerProcess(folder, worker_settings(kafka.servers, group, **more), launch=launcher()) as process:
         process.wait_ready(READY_S)
         yield Rig(process, kafka, folder)
 
