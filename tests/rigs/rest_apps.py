@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from werkzeug.test import Client
@@ -17,6 +18,7 @@ from rest.server.settings import RestSettings
 from tests.rigs.fake_herder import FakeWorker
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+_making = Lock()
 _worker: ContextVar[FakeWorker] = ContextVar("the worker that answers the request of this thread")
 
 
@@ -40,8 +42,13 @@ class _BySettings:
         return isinstance(other, _BySettings) and self.settings == other.settings
 
 
-@cache
 def _app(make: Callable[..., Any], key: _BySettings) -> Any:
+    with _making:  # several threads ask first; besides, ast.parse of Python 3.11 sometimes fails in parallel threads
+        return _made(make, key)
+
+
+@cache
+def _made(make: Callable[..., Any], key: _BySettings) -> Any:
     return make(lambda *asked, **more: _worker.get().ask(*asked, **more), _Asked(), key.settings)
 
 
