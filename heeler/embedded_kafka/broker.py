@@ -26,7 +26,11 @@ _logger = logging.getLogger(__name__)
 _START_SECONDS = 90.0
 _STOP_SECONDS = 30.0
 _ATTEMPTS = 5  # another program may take a port (the broker's or the controller's) between choice and use
-_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_QUICK = (
+    "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+    "-XX:CompileThresholdScaling=0.5",  # a broker of tests lives for seconds: code that is interpreted takes more time
+    "-XX:-UsePerfData",  # it would be sampled 20 times a second
+)  # fmt: skip
 _QUICK_SETTINGS = {
     # With its default, an idle broker appends a record to its metadata twice a second: half of its CPU time.
     "metadata.max.idle.interval.ms": "0",
