@@ -28,7 +28,7 @@ _STOP_SECONDS = 30.0
 _ATTEMPTS = 5  # another program may take a port (the broker's or the controller's) between choice and use
 _QUICK = (
     "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-    "-XX:CompileThresholdScaling=0.5",  # a broker of tests lives for seconds: code that is interpreted takes more time
+    "-XX:CompileThresholdScaling=0.5",  # such a broker lives for a minute: code that is interpreted takes more time
     "-XX:-UsePerfData",  # it would be sampled 20 times a second
 )  # fmt: skip
 _QUICK_SETTINGS = {
@@ -55,8 +55,8 @@ class EmbeddedBroker:
 
     `port`: 0 chooses a free one. Without `data_dir`, the data are in a temporary folder that is removed at the end,
     even if this process is killed. `settings`: more broker properties; listeners among them are added to the broker's
-    own, which is PLAINTEXT. `quick` trades peak speed for a faster start and less work while idle (for tests). Problems
-    that a user can fix are SetupErrors.
+    own, which is PLAINTEXT. `quick` trades peak speed for a faster start and less work while idle (for tests and the
+    demo). Problems that a user can fix are SetupErrors.
     """
 
     def __init__(
