@@ -88,7 +88,7 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
         if bootstrap_servers is None:
             console.print("Starting Kafka …")
             with ProgressLines(console) as progress:
-                broker = cleanup.enter_context(EmbeddedBroker(progress=progress))
+                broker = cleanup.enter_context(EmbeddedBroker(progress=progress, quick=True))
             bootstrap_servers = broker.bootstrap_servers
         scene = Scene(folder, csv, folder / "parquet", bootstrap_servers, uuid.uuid4().hex[:8])
         console.print("Starting a heeler worker …")

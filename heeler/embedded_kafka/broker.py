@@ -26,10 +26,28 @@ _logger = logging.getLogger(__name__)
 _START_SECONDS = 90.0
 _STOP_SECONDS = 30.0
 _ATTEMPTS = 5  # another program may take a port (the broker's or the controller's) between choice and use
-_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-# Without them, an idle broker appends a record to its metadata twice a second, which takes half of its CPU time.
-_NO_IDLE_RECORDS = {"metadata.max.idle.interval.ms": "0"}
-_QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+_QUICK = (
+    "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+    "-XX:CompileThresholdScaling=0.5",  # such a broker lives for a minute: code that is interpreted takes more time
+    "-XX:-UsePerfData",  # it would be sampled 20 times a second
+)  # fmt: skip
+_QUICK_SETTINGS = {
+    # With its default, an idle broker appends a record to its metadata twice a second: half of its CPU time.
+    "metadata.max.idle.interval.ms": "0",
+    # Each of these threads wakes up several times a second. There are two sets: of the broker and of the controller.
+    "num.io.threads": "2",
+    "num.network.threads": "1",
+    "group.coordinator.threads": "1",
+    "share.coordinator.threads": "1",
+    "background.threads": "2",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+_LOGGING = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    # Nothing is logged with Log4j, but Kafka starts it, to change its levels at runtime: a tenth of the whole start.
+    "-Dlog4j2.loggerContextFactory=org.apache.logging.log4j.simple.SimpleLoggerContextFactory",
+)
 
 
 class EmbeddedBroker:
@@ -37,8 +55,8 @@ class EmbeddedBroker:
 
     `port`: 0 chooses a free one. Without `data_dir`, the data are in a temporary folder that is removed at the end,
     even if this process is killed. `settings`: more broker properties; listeners among them are added to the broker's
-    own, which is PLAINTEXT. `quick` trades peak speed for a faster start and less work while idle (for tests). Problems
-    that a user can fix are SetupErrors.
+    own, which is PLAINTEXT. `quick` trades peak speed for a faster start and less work while idle (for tests and the
+    demo). Problems that a user can fix are SetupErrors.
     """
 
     def __init__(
@@ -49,7 +67,7 @@ class EmbeddedBroker:
         self.port = port
         self._wanted_port = port
         self._wanted_dir = data_dir
-        self._settings = {**(_NO_IDLE_RECORDS if quick else {}), **(settings or {})}
+        self._settings = {**(_QUICK_SETTINGS if quick else {}), **(settings or {})}
         self._quick = quick
         self._jvm = [f"-Xmx{heap_mb}m", f"-Xms{min(heap_mb, 256)}m", *(_QUICK if quick else ())]
         self._progress = progress
@@ -96,7 +114,7 @@ class EmbeddedBroker:
         try:
             java, jars = find_java(), resolve(BROKER, self._progress)
             archive = self._archive = ClassArchive(java, jars)
-            self._start(folder, archive, [java, _QUIET, "-cp", classpath(jars)])
+            self._start(folder, archive, [java, *_LOGGING, "-cp", classpath(jars)])
         except BaseException:
             self.close()
             raise

@@ -73,12 +73,12 @@ class BrokerFolder:
         with suppress(OSError), tempfile.TemporaryDirectory(prefix=".features-", dir=kept.parent) as work:
             Path(shutil.copy(self.kafka_dir / FEATURES, work)).rename(kept)
 
-    def format_like(self, kept: Path) -> None:
+    def format_like(self, kept: Path, node_id: int = 1) -> None:
         """Formats the folder as Kafka's tool does, which takes a JVM a second of CPU time."""
         self.kafka_dir.mkdir(exist_ok=True)
         shutil.copy(kept, self.kafka_dir / FEATURES)
         directory_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        meta = {"version": "1", "cluster.id": self.cluster_id, "node.id": "1", "directory.id": directory_id}
+        meta = {"version": "1", "cluster.id": self.cluster_id, "node.id": str(node_id), "directory.id": directory_id}
         (self.kafka_dir / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in meta.items()))
 
     def write_config(self, properties: Mapping[str, str]) -> Path:

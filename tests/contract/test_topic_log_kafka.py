@@ -1,4 +1,4 @@
-"""What only a real broker can test: aborted transactions, compaction, a broker restart."""
+"""What only a real broker can test: aborted transactions, compaction."""
 
 from __future__ import annotations
 
@@ -237,24 +237,3 @@ def test_reading_continues_after_a_defect(
     log.read_past([log.send(b"b", b"2").result(WAIT), log.send(b"c", b"3").result(WAIT)]).result(WAIT)
     assert [r.key for r in seen] == [b"a", b"b", b"c"]
     assert "AttributeError: a defect" in caplog.text
-
-
-def test_sends_and_reads_continue_after_a_broker_restart(topic_name: str) -> None:
-    from heeler.embedded_kafka.broker import EmbeddedBroker
-
-    with EmbeddedBroker(quick=True) as broker:
-        topic = Topic(broker.bootstrap_servers, topic_name)
-        try:
-            log, seen = topic.log()
-            log.read_past([log.send(b"a", b"1").result(WAIT)]).result(WAIT)
-            broker.stop()
-            sent, end = log.send(b"b", b"2"), log.read_to_end(timeout=60)
-            assert not sent.done()
-            broker.start()
-            log.read_past([sent.result(WAIT)]).result(WAIT)
-            end.result(WAIT)
-            log.read_past([log.send(b"c", b"3").result(WAIT)]).result(WAIT)
-            assert [r.key for r in seen] == [b"a", b"b", b"c"]
-            wait_until(lambda: log.read_to_end().result(WAIT) is None)
-        finally:
-            topic.close()

@@ -29,7 +29,7 @@ WAIT = 60
 
 
 class Moving:
-    """A cluster with one broker, and the addresses that it has one after the other."""
+    """A cluster with one broker, and the addresses that it has in turn."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -45,15 +45,16 @@ class Moving:
 
     def move(self) -> None:
         self._broker.close()
-        self._broker = self._started(self._ports[1])
+        self._ports.reverse()
+        self._broker = self._started(self._ports[0])
 
     def close(self) -> None:
         self._broker.close()
 
 
-@pytest.fixture
-def moving(tmp_path: Path) -> Iterator[Moving]:
-    cluster = Moving(tmp_path / "broker")
+@pytest.fixture(scope="module")
+def moving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moving]:
+    cluster = Moving(tmp_path_factory.mktemp("moving") / "broker")
     yield cluster
     cluster.close()
 

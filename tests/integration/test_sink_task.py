@@ -11,14 +11,13 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.sinks.positions import OffsetsMissingError
 from spark_tasks.sinks.split import SinkJob
 from spark_tasks.sinks.task import PAUSED_MS, UPKEEP_MS
 from spark_tasks.spark.context import SparkLostError
-from tests.rigs.support import BACK_SOON, Sleeper, wait_until
+from tests.rigs.support import Sleeper, wait_until
 from tests.rigs.task_rigs import SinkRig
 
 pytestmark = pytest.mark.integration
@@ -372,26 +371,6 @@ def test_a_session_that_the_brokers_refuse_is_explained(rig: SinkRig) -> None:
     loop = rig.start(**{session: "100", heartbeat: "50"})
     error = str(loop.await_error())
     assert f"joining the consumer group connect-{rig.name}: Invalid value 100 for configuration {session}" in error
-
-
-def test_a_client_waits_for_an_unavailable_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    settings = {"group.initial.rebalance.delay.ms": "0", **BACK_SOON}
-    with EmbeddedBroker(data_dir=tmp_path / "data", quick=True, settings=settings) as broker:
-        (tmp_path / "notes").mkdir()
-        rig = SinkRig(broker.bootstrap_servers, tmp_path / "notes")
-        try:
-            rig.produce(10)
-            loop = rig.start()
-            loop.await_records(10)
-            broker.stop(graceful=False)
-            late = rig.start(1)
-            wait_until(lambda: "bootstrap-0 not ready" in caplog.text, what="a task to have missed the broker")
-            broker.start()
-            rig.produce(10, start=10)
-            wait_until(lambda: len(set(rig.values())) == 20, 40, "the rest")
-            assert (loop.error, late.error) == (None, None)
-        finally:
-            rig.close()
 
 
 def test_committed_offsets_show_the_lag_to_kafkas_tools(rig: SinkRig) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.spark.context import SparkLostError
-from tests.rigs.support import BACK_SOON, Sleeper, wait_until
+from tests.rigs.support import Sleeper, wait_until
 from tests.rigs.task_rigs import SourceRig
 
 pytestmark = pytest.mark.integration
@@ -247,26 +245,6 @@ def test_brokers_create_topics_if_the_connector_has_no_settings_for_them(rig: So
     rig.limit(10)
     rig.start().await_records(10)
     assert sorted(rig.values(), key=lambda v: int(v[2:])) == numbers(10)
-
-
-def test_a_client_waits_for_an_unavailable_broker(tmp_path: Path) -> None:
-    with EmbeddedBroker(data_dir=tmp_path / "data", quick=True, settings=BACK_SOON) as broker:
-        (tmp_path / "notes").mkdir()
-        rig = SourceRig(broker.bootstrap_servers, tmp_path / "notes")
-        try:
-            rig.make_topic(1)
-            rig.limit(10)
-            loop = rig.start()
-            loop.await_records(10)
-            broker.stop(graceful=False)
-            rig.limit(20)
-            runs = loop.runs
-            wait_until(lambda: loop.runs > runs + 1, what="the task to have missed the broker")
-            broker.start()
-            loop.await_records(20, within=40)
-            assert rig.records() == {0: numbers(20)}
-        finally:
-            rig.close()
 
 
 def test_producer_overrides_apply_to_a_source(rig: SourceRig) -> None:

@@ -34,6 +34,7 @@ UNITS: Final[tuple[tuple[str, ...], ...]] = (
     ("integration/test_worker_security.py",),
     tuple(f"integration/test_{name}.py" for name in _JAVA_WORKER),
     ("integration/test_worker_process.py",),
+    ("integration/test_broker_failures.py",),
     ("integration/test_broker.py",),
     ("integration/test_cluster_broker.py",),
     ("integration/test_exactly_once_task.py",),
@@ -45,9 +46,7 @@ UNITS: Final[tuple[tuple[str, ...], ...]] = (
     ("contract/test_topic_log_kafka.py",),
     ("integration/test_rest_golden.py",),
     ("integration/test_hostile_batches.py",),
-    ("integration/test_kafka_broker_restart.py",),
     ("integration/test_worker_secrets.py",),
-    ("integration/test_group_broker_failures.py",),
     ("integration/test_cluster_requests.py",),
 )
 _UNIT_OF: Final = {file: number for number, unit in enumerate(UNITS) for file in unit}

@@ -8,19 +8,22 @@ from pathlib import Path
 import javaproperties
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
-from heeler.embedded_kafka.folder import BrokerFolder
+from heeler.embedded_kafka.folder import FEATURES, BrokerFolder
 
 
 class SecondBroker(EmbeddedBroker):
     """A broker that joins the cluster of `first`, which is its only controller. `first` must run."""
 
     def __init__(self, first: EmbeddedBroker) -> None:
-        super().__init__(heap_mb=256)  # not quick: that would format the folder for a first broker
+        super().__init__(heap_mb=256, quick=True)
+        self._features = first.data_dir / "kafka" / FEATURES
         self._cluster_id = _properties(first.data_dir / "kafka" / "meta.properties")["cluster.id"]
         self._voters = _properties(first.data_dir / "server.properties")["controller.quorum.voters"]
 
     def _open_folder(self) -> BrokerFolder:
-        return BrokerFolder.open(Path(tempfile.mkdtemp(prefix="heeler-broker-")), self._cluster_id)
+        folder = BrokerFolder.open(Path(tempfile.mkdtemp(prefix="heeler-broker-")), self._cluster_id)
+        folder.format_like(self._features, node_id=2)
+        return folder
 
     def _properties(self, folder: BrokerFolder, controller_port: int) -> dict[str, str]:
         return {
