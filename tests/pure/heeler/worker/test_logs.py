@@ -35,7 +35,7 @@ def lines():
     yield lambda **kw: (set_up_logging(stream=stream, **kw), lambda: stream.getvalue().splitlines())[1]
     root.handlers[:], root.level, threading.excepthook = handlers, level, hook
     for name, logger in root.manager.loggerDict.items():
-        if isinstance(logger, logging.Logger):
+        if isinstance(logger, logging.Logger) and logger.level != known.get(name, logging.NOTSET):
             logger.setLevel(known.get(name, logging.NOTSET))
     logging.captureWarnings(capture=False)
 
