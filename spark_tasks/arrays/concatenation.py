@@ -53,7 +53,8 @@ def join_members(members: Sequence[JoinedField], opening: str, separator: str, c
         elif optional:
             pieces.append(join(separator + prefix, text, nulls="emit_null"))
         else:
-            pieces += [prefix if i == anchor else separator + prefix, text.fill_null("null")]
+            shown = text.fill_null("null") if text.null_count else text
+            pieces += [prefix if i == anchor else separator + prefix, shown]
     merged: list[Any] = []
     for piece in [*pieces, closing]:
         if merged and isinstance(piece, str) and isinstance(merged[-1], str):

@@ -42,7 +42,8 @@ def integer_texts(array: pa.Array) -> pa.Array:
     """Returns integers as strings; nulls stay null. (Arrow's cast takes two to four times as long.)"""
     if pa.types.is_uint64(array.type):
         return array.cast(pa.string())
-    values = array.cast(pa.int64()).fill_null(0).to_numpy()
+    values = array.cast(pa.int64())
+    values = (values.fill_null(0) if values.null_count else values).to_numpy()
     out, offsets = np.empty(len(array) * _MAX_CHARS, np.uint8), np.empty(len(array) + 1, np.int32)
     used = _integers(values, out, offsets)
     return string_array(out[:used], offsets, valid(array))

@@ -87,9 +87,7 @@ def registry_of(values: Mapping[str, Any], configs: Mapping[str, str]) -> Regist
 
 
 def _frozen(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(value)
-    return getattr(value, "value", value)
+    return tuple(value) if isinstance(value, list) else getattr(value, "value", value)
 
 
 class Registry:
@@ -366,6 +364,8 @@ def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
         conf["bearer.auth.credentials.source"] = "OAUTHBEARER"
         conf |= {key: values[key] for key in _OAUTH if values.get(key)}
         conf.setdefault("bearer.auth.logical.cluster", "")
+    elif all(url.startswith("http://") for url in urls):
+        conf["ssl.ca.location"] = False  # nothing has TLS, and reading all authorities takes long
     if values["proxy.host"]:
         conf["proxy"] = f"http://{values['proxy.host']}:{values['proxy.port']}"
     tls = tls_files({key.removeprefix(TLS_PREFIX): value for key, value in values.items()

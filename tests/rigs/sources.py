@@ -15,6 +15,12 @@ FILES = sorted(p.relative_to(ROOT) for package in PACKAGES for p in (ROOT / pack
 @cache
 def nodes(file: Path) -> tuple[ast.AST, ...]:
     """All nodes of the syntax tree of a file, named as in FILES."""
-    found = tuple(ast.walk(ast.parse((ROOT / file).read_text(), str(file))))
+    found: list[ast.AST] = [ast.parse((ROOT / file).read_text(), str(file))]
+    for node in found:  # as ast.walk does, in a third of the time
+        for value in vars(node).values():
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [item for item in value if isinstance(item, ast.AST)]
     gc.freeze()  # they live until the end; otherwise half a million of them are visited again and again
-    return found
+    return tuple(found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -245,7 +246,7 @@ def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | Non
     limit = most_members(len(tokens))
     cells = np.empty((8, len(tokens)), np.int32)
     written: list[bytes] = []
-    packed, ends = np.empty(0, np.uint8), np.zeros(1, np.int32)
+    packed, ends = np.empty(256, np.uint8), np.zeros(9, np.int32)  # as of packed_names, with room for more
     state, row = kernels.NEW_KEY, 0
     while True:
         state, row, key = kernels.members(
@@ -255,11 +256,15 @@ def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | Non
             break
         if len(written) >= limit:
             return None
-        written.append(tape.data[tape.starts[key] : tape.ends[key]].tobytes())
+        name, used = tape.data[tape.starts[key] : tape.ends[key]], int(ends[len(written)])
+        written.append(name.tobytes())
         if len(written) > len(cells):
-            cells = np.concatenate([cells, np.empty_like(cells)])
+            cells, ends = np.concatenate([cells, np.empty_like(cells)]), np.concatenate([ends, np.empty_like(ends)])
         cells[len(written) - 1, :row] = -1
-        packed, ends = packed_names(written)
+        if used + len(name) > len(packed):
+            packed = np.concatenate([packed[:used], np.empty(used + len(name), np.uint8)])
+        packed[used : used + len(name)] = name
+        ends[len(written)] = used + len(name)
     names = [json_text.parse(b'"' + name + b'"') if b"\\" in name else name.decode() for name in written]
     cells = cells[: len(written)]
     if len(tokens) and (cells[:, 0] < 0).any():  # some appear later: use the order of an object with all names
@@ -290,4 +295,4 @@ def members_named(tape: Tape, tokens: Ints, names: Sequence[str]) -> np.ndarray[
 
 def packed_names(names: Sequence[bytes]) -> tuple[Bytes, Ints]:
     """Returns the names, one after the other, and the places at which each begins and ends."""
-    return np.frombuffer(b"".join(names), np.uint8), np.cumsum([0, *map(len, names)]).astype(np.int32)
+    return np.frombuffer(b"".join(names), np.uint8), np.array([*accumulate(map(len, names), initial=0)], np.int32)

@@ -192,9 +192,9 @@ def test_histories_do_only_what_the_document_shows(monkeypatch: pytest.MonkeyPat
         return after, effects
 
     monkeypatch.setattr("tests.rigs.herder.node.core.step", observed)
-    for seed in range(5, 10):  # test_histories.py has the first five
+    for seed in (4, 8, 24, 34, 39):  # of the first forty, those in which most happens
         histories.run(seed)
-    assert len(seen) > 60
+    assert len(seen) > 75
     # Beside what the event leads to: the next request or config, a refused write, a defect.
     always = {*chart.effects_of("core.advance"), *chart.effects_of("leadership.on_fenced")}
     for (phase, kind), outcomes in seen.items():

@@ -33,9 +33,10 @@ def lines():
     known = {n: x.level for n, x in root.manager.loggerDict.items() if isinstance(x, logging.Logger)}
     stream = io.StringIO()
     yield lambda **kw: (set_up_logging(stream=stream, **kw), lambda: stream.getvalue().splitlines())[1]
-    root.handlers[:], root.level, threading.excepthook = handlers, level, hook
+    root.handlers[:], threading.excepthook = handlers, hook
+    root.setLevel(level)  # which also makes loggers forget what is enabled
     for name, logger in root.manager.loggerDict.items():
-        if isinstance(logger, logging.Logger):
+        if isinstance(logger, logging.Logger) and logger.level != known.get(name, logging.NOTSET):
             logger.setLevel(known.get(name, logging.NOTSET))
     logging.captureWarnings(capture=False)
 

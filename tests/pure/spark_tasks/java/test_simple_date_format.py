@@ -32,6 +32,13 @@ def test_moments_are_formatted_as_in_java() -> None:
 
 
 @pytest.mark.parametrize(("pattern", "text"), [
+    ("''yyyy''", "'1970'"), ("'o''clock' HH", "o'clock 00"), ("'''yy' yyyy", "'yy 1970"), ("yyyy''''", "1970''"),
+])
+def test_two_quotes_are_one_inside_and_outside_of_literal_text(pattern: str, text: str) -> None:
+    assert (format_millis(pattern, 0), parse_millis(pattern, text)) == (text, 0)
+
+
+@pytest.mark.parametrize(("pattern", "text"), [
     ("yyyy z", "1920 PST"), ("yyyy z", "2024 MSK"), ("yyyy z", "2024 PSTX"), ("YYYY", "1500"), ("YYYY G", "2024 BC"),
     ("yyyy YYYY", "2024 2024"), ("W", "2000000000"), ("z z", "PST UTC"),
 ])  # fmt: skip

@@ -145,6 +145,20 @@ def test_requests_to_an_unreachable_registry_are_retried():
             converter.to_connect("t", record)
 
 
+@pytest.mark.parametrize("more", [{URL: "https://127.0.0.1:1"}, {URL: f"{NOWHERE},https://127.0.0.1:1"}, {
+    "bearer.auth.credentials.source": "OAUTHBEARER", "bearer.auth.client.id": "i", "bearer.auth.client.secret": "s",
+    "bearer.auth.scope": "s", "bearer.auth.issuer.endpoint.url": "https://127.0.0.1:1",
+}])
+def test_authorities_are_read_unless_nothing_has_tls(monkeypatch, more):
+    """They take most of the time until the first request."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
+    for config, error, words in (({}, RetriableError, "refused"), (more, ConfigError, "No such file")):
+        converter = AvroConverter()
+        converter.configure({URL: NOWHERE, "max.retries": "0", **config}, is_key=True)
+        with pytest.raises(error, match=words):
+            converter.to_connect("t", framed(7, pa.array([b"x"])))
+
+
 def test_the_fallback_of_the_associated_subject_strategy():
     values = REGISTRY_KEYS.parse({URL: NOWHERE})
     assert Subjects(values, {}, is_key=True).subject("t", None) == "t-key"

@@ -51,6 +51,13 @@ def test_schema_content_has_no_effect_on_writing():
     assert fixed.from_connect("t", values, metadata) == plain.from_connect("t", values, metadata)
 
 
+def test_objects_may_have_many_long_names_that_appear_one_after_the_other():
+    rows = [{f"{n}{'x' * (n * 7 % 90)}": n + row for n in range(some)} for row, some in enumerate((1, 9, 40, 5, 120))]
+    texts = pa.array([json.dumps(row).encode() for row in rows])
+    found, _ = converter(**{"schemas.enable": "false"}).to_connect("t", texts)
+    assert [{name: n for name, n in row.items() if n is not None} for row in found.to_pylist()] == rows
+
+
 def test_without_schemas_there_is_no_schema():
     found, metadata = converter(**{"schemas.enable": "false", "schema.content": to_text(ROW)}).to_connect(
         "t", pa.array([b'{"a":1}']))
