@@ -120,7 +120,7 @@ def _await_kafka(servers: str) -> None:
     deadline = time.monotonic() + KAFKA_WAIT_S
     places = [server.strip().rpartition("://")[2].rpartition(":") for server in servers.split(",")]
     brokers = [(host.strip("[]"), int(port)) for host, _, port in places if port.isdecimal() and len(port) <= 5]
-    while not any(serves_kafka(host, port) for host, port in brokers):
+    while not any(serves_kafka(host, port, KAFKA_WAIT_S) for host, port in brokers):
         if time.monotonic() > deadline or not brokers:
             raise SetupError(f"No Kafka broker responds at {servers}. Check --bootstrap-servers (HOST:PORT, several "
                              "with commas); without it, the demo starts its own Kafka.")

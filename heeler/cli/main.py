@@ -84,7 +84,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
     from spark_tasks.spark.residents.local import end_parent, fork_parent, serve
 
     keep_environment()
-    if fork_parent():  # while this process has neither threads nor secrets
+    if fork_parent():  # while this process has no threads, and has not read its file
         raise ExecutorsParent(serve)
     from heeler.worker.config import load_worker_config
     from heeler.worker.logs import set_up_logging

@@ -18,10 +18,10 @@ from typing_extensions import override
 
 
 def defer_pandas() -> None:
-    """Makes PyArrow use pandas only after other code has imported it."""
+    """Makes PyArrow use pandas only after other code has imported it. May be repeated, also after a fork."""
     import pyarrow as pa  # noqa: PLC0415 - the environment may not be set yet when this module is imported
 
-    if "pandas" in sys.modules:
+    if "pandas" in sys.modules or any(isinstance(finder, _PandasHook) for finder in sys.meta_path):
         return
     hook = _PandasHook()
     sys.meta_path.insert(0, hook)

@@ -546,18 +546,32 @@ def test_spark_starts_after_the_configured_delay() -> None:
 
 
 FORKS = """
-import json, os, signal, psutil
+import json, os, signal, sys, psutil
 from spark_tasks.spark.environment import keep_environment
 from spark_tasks.spark.residents.engine import ResidentEngine
-from spark_tasks.spark.residents.local import fork_parent, serve
+from spark_tasks.spark.residents.local import end_parent, fork_parent, serve
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from tests.rigs.splits import Say, Surroundings
+
+def children():
+    return psutil.Process().children()
+
 keep_environment()
 signal.signal(signal.SIGTERM, print)
 if fork_parent():
     serve()
-(forked,) = psutil.Process().children()
+assert len(children()) == 1
+end_parent()
+assert children() == [], "it was ended and waited for"
 before = dict(os.environ)
+if fork_parent():
+    serve()
+(forked,) = children()
+if "dies" in sys.argv:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that nobody can wait for it
+    forked.kill()
+    while forked.is_running():
+        pass
 os.environ["OF_A_PLUGIN"] = "yes"
 found = []
 for n in range(2):
@@ -565,23 +579,35 @@ for n in range(2):
     engine.start()
     found += engine.submit("a-0", [Surroundings()]).result(60)
     engine.submit("a-0", [Say(f"{n}")]).result(60)
-    if n == 0:
-        assert os.getpgid(forked.pid) == forked.pid, "Ctrl-C does not reach it"
+    for parent in children():
+        assert os.getpgid(parent.pid) == parent.pid, "Ctrl-C does not reach it"
+    assert not fork_parent(), "this process has threads"
     engine.close()
-print(json.dumps([before, forked.pid, found], default=str))
+with open("/proc/self/environ", "rb") as kept:
+    print(json.dumps([before, kept.read().decode(), forked.pid, found], default=str))
 """
 
 
-def test_a_forked_parents_processes_are_as_those_of_a_parent_that_is_a_program(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True, timeout=START_S,
-                          cwd=tmp_path, env={**os.environ, "PYTHONPATH": python_path()})
-    environment, forked_pid, (forked, started) = json.loads(done.stdout.splitlines()[-1])
-    assert forked.pop("parent") == forked_pid != started.pop("parent")
-    assert forked == started
-    assert "OPENBLAS_NUM_THREADS" in forked["environment"], "libraries there have no threads"
-    assert "OPENBLAS_NUM_THREADS" not in environment, "but the worker's own environment is the user's"
+@pytest.mark.parametrize("arguments", [["--override", "a=b"], ["dies"]])
+def test_a_forked_parents_processes_are_as_those_of_a_parent_that_is_a_program(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    (tmp_path / "lock").touch()
+    with (tmp_path / "lock").open() as lock:
+        done = subprocess.run([sys.executable, "-c", FORKS, *arguments], capture_output=True, text=True, check=False,
+                              timeout=START_S, cwd=tmp_path, env={**os.environ, "PYTHONPATH": python_path()},
+                              pass_fds=[lock.fileno()])
+    assert done.returncode == 0, done.stderr
+    before, kept, forked_pid, (first, second) = json.loads(done.stdout.splitlines()[-1])
+    parents = [one.pop("parent") for one in (first, second)]
+    assert (parents[0] == forked_pid, parents[1] == forked_pid) == (arguments != ["dies"], False)
+    assert first == second
+    assert "OPENBLAS_NUM_THREADS" in first["environment"], "libraries there have no threads"
+    assert "OPENBLAS_NUM_THREADS" not in before, "but the worker's own environment is the user's"
+    assert f"PYTHONPATH={python_path()}" in kept.split("\0"), "and can be read by others"
     assert sorted(re.findall("(?:printed|written|warned of) .", done.stderr)) == [
         "printed 0", "printed 1", "warned of 0", "warned of 1", "written 0", "written 1"]
+    assert not re.search("Traceback|did not start", done.stderr), done.stderr
 
 
 def test_spark_starts_when_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:

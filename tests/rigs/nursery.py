@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -53,17 +54,24 @@ class ForkedWorker:
 
     def wait(self, seconds: float) -> int | None:
         """Waits for the worker. Returns its exit code, or None if it still runs after this time."""
-        with self._lock:
-            if self._code is None and _readable(self._ended, seconds):
-                self._code = int.from_bytes(os.read(self._ended, _CODE_BYTES) or b"\x89")  # its guard was killed
-                os.close(self._ended)
-                os.close(self._commands)
-            return self._code
+        deadline = time.monotonic() + seconds
+        while True:
+            with self._lock:
+                code = self._ended_with(min(0.1, max(0.0, deadline - time.monotonic())))
+            if code is not None or time.monotonic() >= deadline:
+                return code
+
+    def _ended_with(self, seconds: float) -> int | None:
+        if self._code is None and _readable(self._ended, seconds):
+            self._code = int.from_bytes(os.read(self._ended, _CODE_BYTES) or b"\x89")  # its guard was killed
+            os.close(self._ended)
+            os.close(self._commands)
+        return self._code
 
     def signal(self, name: str) -> None:
         """Sends the worker a signal by its name without SIG: TERM, STOP, CONT, KILL."""
-        if self.exit_code() is None:
-            with suppress(BrokenPipeError):
+        with self._lock, suppress(BrokenPipeError):
+            if self._ended_with(0) is None:
                 os.write(self._commands, f"{name}\n".encode())
 
     def close(self, grace: float = 0.0) -> None:
@@ -90,7 +98,9 @@ class _Nursery:
         """The process id of a new worker's guard."""
         with self._lock:
             socket.send_fds(self._requests, [json.dumps(request).encode()], files)
-            return int(self._requests.recv(_MAX_REQUEST))
+            guard = self._requests.recv(_MAX_REQUEST)
+        assert guard, "the nursery has ended; the output of the tests says why"
+        return int(guard)
 
 
 @cache
@@ -131,6 +141,8 @@ def _fork_for_each(requests: socket.socket) -> dict[str, Any] | None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             requests.close()
             os.setsid()
+            with Path(os.devnull).open("rb") as nothing:
+                os.dup2(nothing.fileno(), 0)  # so that only the nursery has its socket
             commands, ended, output = files
             if (worker := os.fork()) == 0:
                 os.close(commands)
@@ -164,10 +176,9 @@ def _become(worker: Mapping[str, Any]) -> None:
     from setproctitle import getproctitle, setproctitle
 
     getproctitle()  # before the environment is changed
-    for file, numbers in ((os.open(os.devnull, os.O_RDONLY), [0]), (worker["output"], [1, 2])):
-        for number in numbers:
-            os.dup2(file, number)
-        os.close(file)
+    os.dup2(worker["output"], 1)
+    os.dup2(worker["output"], 2)
+    os.close(worker["output"])
     os.chdir(worker["folder"])
     os.environ.clear()
     os.environ.update(worker["env"])

@@ -133,6 +133,7 @@ class Surroundings:
     def run(self) -> dict[str, object]:
         return {
             "parent": os.getppid(), "group": os.getpgrp() == os.getpid(), "folder": str(Path.cwd()),
+            "arguments": sys.argv, "pandas": importlib.import_module("pandas").__name__,
             "environment": dict(os.environ), "path": list(dict.fromkeys(sys.path)),
             "signals": [(n, signal.getsignal(n)) for n in signal.valid_signals() if n != signal.SIGUSR2],
             "files": len(list(Path("/proc/self/fd").iterdir())),

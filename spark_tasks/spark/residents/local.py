@@ -21,11 +21,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn, TextIO
 
-from setproctitle import getproctitle, setproctitle
 from typing_extensions import override
 
 from spark_tasks.process.pandas_import import defer_pandas
@@ -39,6 +38,7 @@ from spark_tasks.spark.residents.wire import Ticket
 JOIN_S = 60.0  # how long a process may take to join; on a busy machine its parent's imports take many seconds
 TITLE = "heeler executor processes"  # in the output of ps
 _SHARED = ("spark_tasks.sources.split", "spark_tasks.sinks.split")  # what both the worker and splits need
+_INHERITED = 1024  # files that a shell or a service manager leaves open have lower numbers
 _HANDLERS: Final[Mapping[signal.Signals, Any]] = {  # Python's own, in place of the worker's
     signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 _MALLOPT: Final = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_MMAP_THRESHOLD_": -3}  # as in glibc's malloc.h
@@ -72,7 +72,10 @@ class ForkedParent:
 
     def _ended(self, option: int) -> int | None:
         if self._code is None:
-            pid, status = os.waitpid(self._pid, option)
+            try:
+                pid, status = os.waitpid(self._pid, option)
+            except ChildProcessError:  # other code has waited for it, or the system does (SIGCHLD is ignored)
+                pid, status = self._pid, 0
             self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
 
@@ -140,37 +143,68 @@ _BEGUN: Final[list[Parent]] = []  # at most one, until a launcher takes it
 
 def fork_parent() -> bool:
     """Forks the parent process of the first launcher. Returns True in the new process, which is to call `serve` when it
-    has left all frames of the worker. It is killed if the worker ends before there is a launcher. Raises RuntimeError
-    if this process has threads.
+    has left all frames of the worker. The new process is killed if the worker ends before there is a launcher. Does
+    nothing if this process has threads, or cannot fork: the launcher then starts a program.
     """
-    getproctitle()  # setproctitle needs the environment as the process got it
-    before = dict(os.environ)
-    gc.disable()  # it would find nothing
-    os.environ.update(ENVIRONMENT)  # libraries read it when they are imported
-    defer_pandas()
-    import_all(_SHARED)
-    os.environ.clear()
-    os.environ.update(before)
-    gc.freeze()
-    gc.enable()
-    refuse_threads()
+    _import_shared()
+    if threading.active_count() > 1:
+        return False
     sys.stdout.flush()
     sys.stderr.flush()
-    (tickets, stdin), (stdout, output) = os.pipe(), os.pipe()
-    if pid := os.fork():
+    ends: list[int] = []
+    try:
+        ends += os.pipe()
+        ends += os.pipe()
+        pid = os.fork()
+    except OSError:  # too many open files or processes
+        for end in ends:
+            os.close(end)
+        return False
+    tickets, stdin, stdout, output = ends
+    if pid:
         os.close(tickets)
         os.close(output)
         _BEGUN.append(ForkedParent(pid, stdin, stdout))
         atexit.register(end_parent)
         return False
-    os.close(stdin)
-    os.close(stdout)
-    _become_a_program(tickets, output)
+    _become_a_program(ends)
     return True
 
 
-def _become_a_program(tickets: int, output: int) -> None:
+def _import_shared() -> None:
+    before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    gc.disable()  # it would find nothing
+    os.environ.update(ENVIRONMENT)  # libraries read it when they are imported
+    try:
+        defer_pandas()
+        import_all(_SHARED)
+        gc.freeze()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        gc.enable()
+
+
+def end_parent() -> None:
+    """Ends the forked parent if no launcher has taken it."""
+    while _BEGUN:
+        parent = _BEGUN.pop()
+        parent.kill()
+        parent.wait()
+
+
+def _environment(path: str) -> dict[str, str]:
+    # Unbuffered, as Spark's own processes are: no output is lost if a process is killed, or repeated after a fork.
+    return {**inherited(), **ENVIRONMENT, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+def _become_a_program(pipes: Sequence[int]) -> None:
     """Makes this forked process have what `_started` gives to a program."""
+    tickets, _, _, output = pipes
+    _entitle()  # first: setproctitle needs the environment where it was when the process started
     os.setpgid(0, 0)
     for name, handler in _HANDLERS.items():
         if signal.getsignal(name) is not signal.SIG_IGN:
@@ -178,17 +212,30 @@ def _become_a_program(tickets: int, output: int) -> None:
     for source, *standard in ((tickets, 0), (output, 1, 2)):
         for number in standard:
             os.dup2(source, number)
-        os.close(source)
+    for number in range(3, _INHERITED):
+        with suppress(OSError):  # it is not open
+            if number in pipes or os.get_inheritable(number):  # which Python's own files are not
+                os.close(number)
     sys.stdout = sys.__stdout__ = _unbuffered(sys.stdout, 1)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _unbuffered(sys.stderr, 2)  # type: ignore[misc]
+    sys.argv[:] = sys.orig_argv[:] = [__file__]  # the worker's has values of its settings
     path = python_path()
     os.environ.clear()
     os.environ.update(_environment(path))
-    sys.path[:] = dict.fromkeys([os.getcwd(), *path.split(os.pathsep), *sys.path[1:]])  # noqa: PTH109 - as `python -m`
+    first = [] if sys.flags.safe_path else [_folder()]
+    sys.path[:] = dict.fromkeys([*first, *path.split(os.pathsep), *sys.path[len(first):]])
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # only glibc has it
     if mallopt is not None:
         for variable, option in _MALLOPT.items():
             mallopt(option, int(ENVIRONMENT[variable]))
+
+
+def _folder() -> str:
+    """The first folder of a program's search path: `python -m` names the current one."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - a text
+    except OSError:  # it was deleted
+        return ""
 
 
 def _unbuffered(stream: TextIO, number: int) -> io.TextIOWrapper:
@@ -196,15 +243,12 @@ def _unbuffered(stream: TextIO, number: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True)
 
 
-def end_parent() -> None:
-    """Ends the forked parent if no launcher has taken it."""
-    while _BEGUN:
-        _BEGUN.pop().kill()
+def _entitle() -> None:
+    """Gives this process its title, on Linux: elsewhere it may crash after a fork."""
+    if sys.platform == "linux":
+        from setproctitle import setproctitle  # noqa: PLC0415 - only there
 
-
-def _environment(path: str) -> dict[str, str]:
-    # Unbuffered, as Spark's own processes are: no output is lost if a process is killed, or repeated after a fork.
-    return {**inherited(), **ENVIRONMENT, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+        setproctitle(TITLE)
 
 
 def _started(path: str) -> subprocess.Popen[bytes]:
@@ -216,7 +260,7 @@ def _started(path: str) -> subprocess.Popen[bytes]:
 
 def serve() -> NoReturn:
     """The parent process: preloads, then forks a process for each ticket."""
-    setproctitle(TITLE)
+    _entitle()
     log_as_the_worker()
     preload()
     refuse_threads()

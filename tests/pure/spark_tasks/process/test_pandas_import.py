@@ -25,7 +25,8 @@ print(there, pa.array(series).null_count, pa.array([1, None]).to_pandas().shape,
 
 DATA_PLANE = """import spark_tasks.sources.split, spark_tasks.sinks.split
 from spark_tasks.spark.warm import warm_up
-warm_up()"""
+warm_up()
+defer_pandas()  # again, as in a process that was forked"""
 
 
 @pytest.mark.parametrize(("before", "after", "there"), [("", DATA_PLANE, False), ("import pandas", "", True)])
