@@ -178,7 +178,8 @@ class Positions:
 
     def fetched_ranges(self, max_records: int) -> list[tuple[TopicPartition, int, int, bytes]] | None:
         """Returns (partition, start, end, record batches) for all partitions with new records, or None if some of them
-        have to be fetched, or a position is not known or behind the end of the log. Sends no request.
+        have to be fetched, or a position is not known or behind the end of the log. Sends no request. Ranges go to the
+        ends: of records before a known end, no response tells again.
         """
         if len(self._at) < len(self._assigned) or self._doubtful:
             return None
@@ -188,9 +189,9 @@ class Positions:
             if end == start:
                 continue
             data, fetched = self._watcher.fetched(tp, start)
-            if not start < fetched <= min(end, start + max_records):
+            if not start < fetched == end <= start + max_records:
                 return None
-            found.append((tp, start, fetched, data))
+            found.append((tp, start, end, data))
         return found
 
     def held(self, partition: TopicPartition, start: int) -> bytes:

@@ -74,6 +74,15 @@ def test_records_pass_while_the_threads_of_the_tasks_sleep(rig: SharedRig) -> No
     wait_until(lambda: rig.committed() == {0: rig.sent // 2, 1: rig.sent // 2}, 10, "the offsets are committed")
 
 
+def test_a_burst_is_written_to_its_end_although_nothing_follows(rig: SharedRig) -> None:
+    """A response has only its first records, and no other one will tell of the rest."""
+    rig.start_both()
+    rig.expect_all()
+    for _ in range(5):
+        rig.send(20_000)
+        rig.expect_all()
+
+
 def test_a_task_that_joins_takes_over_partitions_and_nothing_is_written_twice(rig: SharedRig) -> None:
     alone = rig.start(0, writer="plain")
     wait_until(lambda: rig.lent(alone) or rig.send(2), 30)

@@ -196,18 +196,17 @@ def test_the_lag_is_the_distance_to_the_end() -> None:
 
 
 def test_fetched_records_are_planned_without_a_request() -> None:
-    watcher = Watcher(70, 70)
-    watcher.held = 65
-    reading = positions(watcher)
-    assert reading.fetched_ranges(100) == [(TP, 60, 65, b"data")], "no more than has been fetched"
+    reading = positions(Watcher(70, 70))
+    assert reading.fetched_ranges(100) == [(TP, 60, 70, b"data")]
     assert reading.lags() == {TP: 10}
     reading.advance(TP, 70)
     assert reading.fetched_ranges(100) == []
 
 
 @pytest.mark.parametrize(
-    ("held", "end", "limit"), [(60, 70, 100), (70, 70, 5), (70, 50, 100), (70, -1, 100), (80, 70, 100)],
-    ids=["not fetched", "too many", "truncated", "unknown end", "after the end"],
+    ("held", "end", "limit"),
+    [(60, 70, 100), (65, 70, 100), (70, 70, 5), (70, 50, 100), (70, -1, 100), (80, 70, 100)],
+    ids=["not fetched", "not all are fetched", "too many", "truncated", "unknown end", "after the end"],
 )
 def test_what_needs_more_than_the_fetched_records_is_not_planned(held: int, end: int, limit: int) -> None:
     watcher = Watcher(70, 70)
