@@ -178,8 +178,8 @@ class Positions:
 
     def fetched_ranges(self, max_records: int) -> list[tuple[TopicPartition, int, int, bytes]] | None:
         """Returns (partition, start, end, record batches) for all partitions with new records, or None if some of them
-        have to be fetched, or a position is not known or behind the end of the log. Sends no request. Ranges go to the
-        ends: of records before a known end, no response tells again.
+        have to be fetched, or a position is not known or behind the end of the log. Sends no request. Each
+        range goes up to the known end, because no later response reports records that are before it.
         """
         if len(self._at) < len(self._assigned) or self._doubtful:
             return None

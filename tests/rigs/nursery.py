@@ -117,10 +117,10 @@ def _readable(descriptor: int, seconds: float) -> bool:
 # ------------------------------------------------------------ the other process
 def main() -> None:
     """Fork workers until the tests end. In a worker's process, this runs the worker."""
-    import spark_tasks.runners  # noqa: F401 - imported for all workers
     from heeler.__main__ import run
-    from spark_tasks.spark.daemon import preload, refuse_threads
+    from spark_tasks.spark.daemon import import_all, preload, refuse_threads
 
+    import_all(("heeler.cli.main", "heeler.worker.process", "spark_tasks.runners"))
     preload()
     refuse_threads()
     with socket.socket(fileno=os.dup(0)) as requests:
