@@ -11,7 +11,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 # If a container image sets this, every process that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 NIGHTLY := variants histories fuzz api-fuzz transforms-differential connectors chaos executors
-.PHONY: help demo test test-pure test-pure-records test-pure-data test-pure-others test-others lint ruff types herder-doc plugins-doc nightly $(NIGHTLY) bench wheel clean
+.PHONY: help demo test test-jars test-all test-pure test-pure-records test-pure-data test-pure-worker test-pure-others test-others lint ruff types herder-doc plugins-doc nightly $(NIGHTLY) bench wheel clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -61,26 +61,30 @@ types: $(INSTALLED)
 	@echo "== Types (mypy, strict)"
 	@$(BIN)/mypy
 
-PURE_PARTS   := test-pure-records test-pure-data test-pure-others
+PURE_PARTS   := test-pure-records test-pure-data test-pure-worker test-pure-others
 
-# Three parts that take the same time, run as three processes, because tests also wait; each imports only what it tests.
+# Four processes for two cores, because tests also wait; each imports only what it tests.
 PURE_RECORDS := tests/pure/actors $(addprefix tests/pure/spark_tasks/,connectors pipeline) tests/contract tests/examples
 PURE_DATA    := $(filter-out $(PURE_RECORDS) tests/pure/%/__pycache__,$(patsubst %/,%,$(wildcard tests/pure/spark_tasks/*/))) \
-	$(wildcard tests/pure/spark_tasks/test_*.py) tests/pure/storage tests/pure/rest
+	$(wildcard tests/pure/spark_tasks/test_*.py)
+PURE_WORKER  := tests/pure/heeler
 PURE_OTHERS  := $(wildcard tests/test_*.py tests/property/test_*.py) $(filter-out tests/pure/__% \
-	tests/pure/spark_tasks $(PURE_RECORDS) $(PURE_DATA),$(patsubst %/,%,$(wildcard tests/pure/*/)))
+	tests/pure/spark_tasks $(PURE_RECORDS) $(PURE_WORKER),$(patsubst %/,%,$(wildcard tests/pure/*/)))
 PURE_TESTS    = $(BIN)/python -m pytest -q -m 'not integration and not interop and not nightly'
 
 # Beside each other: lint needs one of two cores, and so does the compiling.
 test-pure: $(INSTALLED)
 	@echo "== Lint, types, and the tests without Kafka and Spark"
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target lint $(PURE_PARTS)
+	@$(MAKE) --no-print-directory -j 5 --output-sync=target lint $(PURE_PARTS)
 
 test-pure-records: $(READY)
 	@$(PURE_TESTS) $(PURE_RECORDS)
 
 test-pure-data: $(READY)
 	@$(PURE_TESTS) $(PURE_DATA)
+
+test-pure-worker: $(READY)
+	@$(PURE_TESTS) $(PURE_WORKER)
 
 test-pure-others: $(READY)
 	@$(PURE_TESTS) $(PURE_OTHERS)
@@ -89,10 +93,16 @@ test-pure-others: $(READY)
 OTHERS = $(BIN)/python -m pytest --durations=15 -m '(integration or interop) and not nightly' \
 	tests/contract $(sort $(shell grep -rlE 'mark\.(integration|interop)\b' tests --include='test_*.py'))
 
+test-jars: $(INSTALLED)  # beside the tests, since it waits for the network
+	@$(BIN)/python -m tests.rigs.jar_sets
+
 # The tests without Kafka and Spark keep two cores busy. The others wait for a good part of their time, so mypy runs beside them.
 test: $(INSTALLED)
 	@echo "== Lint, and the tests without Kafka and Spark"
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target ruff $(PURE_PARTS)
+	@$(MAKE) --no-print-directory -j 2 test-jars test-all
+
+test-all: $(INSTALLED)
+	@$(MAKE) --no-print-directory -j 5 --output-sync=target ruff $(PURE_PARTS)
 	@$(MAKE) --no-print-directory -j 2 types test-others
 
 # Three processes for two cores: each of them waits for a good part of its time. With the dozen processes that they start, a

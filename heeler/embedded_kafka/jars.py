@@ -89,15 +89,15 @@ def classpath(folder: Path) -> str:
 def resolve(jars: JarSet = BROKER, progress: Progress = _logger.info) -> Path:
     """The folder with the set's jars, which are fetched first if the cache does not have all of them.
 
-    Concurrent processes fetch them once. Raises SetupError if there is no Java, the registry is unreachable, or the
-    cache is not writable.
+    Concurrent processes fetch them once, one set after the other. Raises SetupError if there is no Java, the registry
+    is unreachable, or the cache is not writable.
     """
     target = cache_root() / jars.folder
     if is_complete(target):
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with locked(target.with_name(f".{jars.folder}.lock")):
+        with locked(target.with_name(".jars.lock")):  # one for all sets: Ivy's own cache, which they share, has none
             if not is_complete(target):  # another process may have fetched it while this one waited
                 _fetch(jars, target, progress)
     except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_tasks.kafka.cluster import TopicPartition
@@ -47,6 +47,7 @@ class Lending:
     generation: Generation | None = None  # of the group when the task was lent
     _loan: Loan | None = None
     _alone_until: float = float("inf")  # until the task's writes are known to be quick
+    _ends: dict[TopicPartition, int] = field(default_factory=dict)  # of the ranges of the shared batch in flight
 
     @property
     def active(self) -> bool:
@@ -125,12 +126,18 @@ class Lending:
         ranges = self._ranges()
         if ranges is None or self.generation != self.member().generation():
             return None
+        self._ends = {tp: end for tp, _, end, _ in ranges}
         self.context.metrics.submitted(sum(end - start for _, start, end, _ in ranges))
         return [self.split(*one) for one in ranges]
 
     def collect_shared(self, results: Sequence[SinkResult]) -> bool:
-        """Commits a shared batch if nothing else has to be done."""
-        simple = all(r.failure is None and r.out_of_range is None and not r.refused.count for r in results)
+        """Commits a shared batch if nothing else has to be done. A split that has ended early (at a corrupt record, for
+        example) leaves records that no later response reports.
+        """
+        simple = all(
+            r.failure is None and r.out_of_range is None and not r.refused.count
+            and r.next_offset >= self._ends[r.topic, r.partition] for r in results
+        )
         if not simple or self.generation is None:
             return False
         self.commit(results, self.generation)

@@ -31,7 +31,6 @@ from heeler.embedded_kafka.jars import CONNECT, classpath, resolve
 from heeler.embedded_kafka.java import find_java
 from tests.rigs import debezium
 from tests.rigs.java_connectors import FILE_SINK, FILE_SOURCE
-from tests.rigs.java_jars import FILE
 from tests.rigs.java_worker import MAIN, JavaWorker
 from tests.rigs.postgres import Postgres, running_postgres
 from tests.rigs.support import wait_until
@@ -232,7 +231,7 @@ def debezium_rows(table: Table, side: Side, bench: Bench, postgres: Postgres, ro
 def both(kafka: Kafka, folder: Path) -> Iterator[tuple[Side, Side, WorkerProcess]]:
     jars = debezium.jars(folder / "jars", debezium.SOURCE)
     (jars / "file").mkdir()
-    for jar in resolve(FILE).glob("connect-file-*.jar"):
+    for jar in resolve(CONNECT).glob("connect-file-*.jar"):
         shutil.copy(jar, jars / "file")
     own = {"plugin_path": str(jars), "offset_flush_interval_ms": "10000", "session_timeout_ms": "10000",
            "consumer_session_timeout_ms": "45000", "consumer_heartbeat_interval_ms": "3000",

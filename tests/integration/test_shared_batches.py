@@ -45,8 +45,9 @@ class SharedRig(SinkRig):
         wait_until(lambda: len(self.values()) >= len(wanted), 20, "all records")
         assert sorted(self.values()) == wanted
 
-    def send_text(self, text: str, partition: int) -> None:
-        self.producer.produce(self.topic, text.encode(), partition=partition)
+    def send_text(self, text: str, partition: int, *more: str) -> None:
+        for each in (text, *more):  # they arrive together
+            self.producer.produce(self.topic, each.encode(), partition=partition)
         self.producer.flush(20)
 
 
@@ -81,6 +82,17 @@ def test_a_burst_is_written_to_its_end_although_nothing_follows(rig: SharedRig) 
     for _ in range(5):
         rig.send(20_000)
         rig.expect_all()
+
+
+def test_a_record_that_cannot_be_read_fails_its_task_although_nothing_follows(rig: SharedRig) -> None:
+    """The records before it are written by a shared split, which ends there."""
+    rig.worker["heeler.max.record.bytes"] = "20000"
+    first, second = rig.start_both()
+    rig.expect_all()
+    rig.send_text("before", 0, "x" * 30_000)
+    wait_until(lambda: first.error or second.error, 20, "the task has failed")
+    assert "heeler.max.record.bytes" in str(first.error or second.error)
+    rig.expect_all("before")
 
 
 def test_a_task_that_joins_takes_over_partitions_and_nothing_is_written_twice(rig: SharedRig) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.rigs.cli_tour import SINK, tour
+from tests.rigs.jar_sets import TOOLS
 from tests.rigs.java_worker import JavaWorker
-from tests.rigs.kafka_tools import TOOLS
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka
 

@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from heeler.embedded_kafka.jars import resolve
+from heeler.embedded_kafka.jars import CONNECT, resolve
 from heeler.java_host.runtime import JavaRuntime
 from spark_tasks.plugins import Kind, Plugins, discovery
 from spark_tasks.runners import Runners
-from tests.rigs.java_jars import FILE, compile_into
+from tests.rigs.java_jars import compile_into
 from tests.rigs.java_worker import JavaWorker
 from tests.rigs.support import wait_until
 from tests.rigs.task_plugins import Folder
@@ -99,7 +99,7 @@ def rig(broker, tmp_path, worker_properties):
     jars = tmp_path / "jars"
     (jars / "file").mkdir(parents=True)
     (jars / "mode").mkdir()
-    shutil.copy(next(resolve(FILE).glob("connect-file-*.jar")), jars / "file")
+    shutil.copy(next(resolve(CONNECT).glob("connect-file-*.jar")), jars / "file")
     compile_into(jars / "mode" / "mode.jar")
     java = JavaWorker(tmp_path, {**worker_properties, "offset.flush.interval.ms": "500", "plugin.path": str(jars)})
     java.start()

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaException, Producer
 from heeler.cli.rest_client import RestClient, RestError
 from heeler.cli.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
-from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet
 from tests.rigs.exactly_once_tasks import visible
+from tests.rigs.jar_sets import TEST_PLUGINS
 from tests.rigs.java_worker import TIMES, JavaWorker
 from tests.rigs.support import wait_until
 from tests.rigs.workers import SPARK_MS, STRING, Kafka
@@ -26,9 +26,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.integration, pytest.mark.timeout(
 
 SOON_S = 90.0
 PLUGINS = Path(__file__).parents[1] / "rigs" / "interop" / "plugins"
-TEST_PLUGINS = JarSet(
-    f"Kafka Connect test plugins {KAFKA_VERSION}", (("org.apache.kafka", "connect-test-plugins", KAFKA_VERSION),)
-)
 
 
 class Mixed:

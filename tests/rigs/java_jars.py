@@ -9,12 +9,11 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet, classpath, locked, resolve
+from heeler.embedded_kafka.jars import CONNECT, classpath, locked, resolve
 from heeler.embedded_kafka.java import find_java
 from heeler.java_host.host_classpath import COMPILER, RUNTIME, host_classpath
 from heeler.java_host.manifests import MANIFESTS, PROVIDERS
 
-FILE = JarSet(f"Kafka Connect file {KAFKA_VERSION}", (("org.apache.kafka", "connect-file", KAFKA_VERSION),))
 SOURCES = Path(__file__).with_name("java")
 _NAMES = {
     "source.SourceConnector": "ModeSource Script StuckSource Choices Choices$Undefined Choices$Failing",
@@ -34,8 +33,8 @@ def plugin_folder(folder: Path) -> Path:
     host_classpath()
     for name in ("file", "json", "mode", "older", "broken", "newer"):
         (folder / name).mkdir(parents=True)
-    for name, jars in (("file", FILE), ("json", RUNTIME)):
-        (jar,) = resolve(jars).glob(f"connect-{name}-*.jar")
+    for name in ("file", "json"):
+        (jar,) = resolve(CONNECT).glob(f"connect-{name}-*.jar")
         shutil.copy(jar, folder / name)
     (clients,) = resolve(RUNTIME).glob("kafka-clients-*.jar")
     with zipfile.ZipFile(clients) as theirs, zipfile.ZipFile(folder / "providers.jar", "w") as archive:

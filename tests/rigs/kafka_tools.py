@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 
-from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet, classpath, resolve
+from heeler.embedded_kafka.jars import classpath, resolve
 from heeler.embedded_kafka.java import find_java
+from tests.rigs.jar_sets import TOOLS
 
-TOOLS = JarSet(f"Kafka tools {KAFKA_VERSION}", (("org.apache.kafka", "kafka-tools", KAFKA_VERSION),))
 _LONGEST_S = 60.0
 
 

@@ -30,7 +30,7 @@ from tests.rigs.support import wait_until
 
 
 class Folder:
-    """Notes that processes exchange: `say` adds a line to a file, `recorded` reads all lines."""
+    """Notes that processes exchange: `say` adds a line to a file, `recorded` reads all complete lines."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -41,7 +41,8 @@ class Folder:
 
     def recorded(self, name: str) -> list[Any]:
         file = self.path / name
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]  # a long one is written in pieces
 
     def once(self, name: str) -> bool:
         """True for the first caller."""

@@ -39,7 +39,7 @@ class TaskRig:
         """Create `self.topic`, or another topic."""
         made = self.admin.create_topics([NewTopic(topic or self.topic, partitions, 1, config=config)])
         for future in made.values():
-            future.result(20)
+            future.result(60)  # a broker that was suspended has to register again
 
     def limit(self, count: int) -> None:
         """Set how many records a source has from now on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_an_incomplete_download_leaves_nothing_to_use(cache, fake_java, monkeypa
     monkeypatch.setenv("IVY_DOES", "echo '  connection refused: host' ; exit 1")
     with pytest.raises(SetupError, match=r"Cannot fetch Some Jars 1\.0.*registry.*connection refused.*mirror"):
         resolve(JARS)
-    assert names(cache) == [f".{JARS.folder}.lock"]
+    assert names(cache) == [".jars.lock"]
     monkeypatch.setenv("IVY_DOES", "")
     assert is_complete(resolve(JARS))
 
@@ -97,6 +98,16 @@ def test_concurrent_calls_fetch_jars_once(cache, fake_java, monkeypatch):
         thread.join()
     assert runs(home) == 1
     assert is_complete(cache / JARS.folder)
+
+
+def test_sets_are_fetched_one_after_the_other(cache, fake_java, monkeypatch, tmp_path):
+    """They share a cache of Ivy's, in which one run replaces the files of another."""
+    fake_java()
+    busy = tmp_path / "busy"
+    monkeypatch.setenv("IVY_DOES", f"mkdir {busy} || exit 1; sleep 0.2; rmdir {busy}")
+    others = [JarSet(f"Some Jars {number}", JARS.modules) for number in range(3)]
+    with ThreadPoolExecutor() as pool:
+        assert all(map(is_complete, pool.map(resolve, others)))
 
 
 def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch, fake_java):

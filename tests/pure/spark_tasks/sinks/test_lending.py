@@ -116,7 +116,9 @@ def test_nothing_is_planned_after_a_rebalance(rig: Rig) -> None:
 
 def test_results_that_are_not_simple_are_left_to_the_task(rig: Rig) -> None:
     assert rig.lending.begin()
+    assert rig.lending.plan_shared() == RANGES
     assert not rig.lending.collect_shared([SinkResult("t", 0, 5, out_of_range=(7, 9))])
+    assert not rig.lending.collect_shared([QUICK._replace(next_offset=7)]), "no response will report the rest"
     assert rig.committed == []
     rig.loan.outcome = [QUICK]
     assert rig.lending.end(1) == ([QUICK],)
