@@ -11,7 +11,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 # If a container image sets this, every process that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 NIGHTLY := variants histories fuzz api-fuzz transforms-differential connectors chaos executors
-.PHONY: help demo test test-jars test-all test-pure test-pure-records test-pure-data test-pure-worker test-pure-others test-others lint ruff types herder-doc plugins-doc nightly $(NIGHTLY) bench wheel clean
+.PHONY: help demo test test-jars test-parts test-pure test-pure-records test-pure-data test-pure-worker test-pure-others test-others lint ruff types herder-doc plugins-doc nightly $(NIGHTLY) bench wheel clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -99,11 +99,11 @@ test-jars: $(INSTALLED)  # beside the tests, since it waits for the network
 # The tests without Kafka and Spark keep two cores busy. The others wait for a good part of their time, so mypy runs beside them.
 test: $(INSTALLED)
 	@echo "== Lint, and the tests without Kafka and Spark"
-	@$(MAKE) --no-print-directory -j 2 test-jars test-all
+	@$(MAKE) --no-print-directory -j 7 test-jars test-parts
 
-test-all: $(INSTALLED)
-	@$(MAKE) --no-print-directory -j 5 --output-sync=target ruff $(PURE_PARTS)
-	@$(MAKE) --no-print-directory -j 2 types test-others
+test-parts: $(INSTALLED)
+	@$(MAKE) --no-print-directory --output-sync=target ruff $(PURE_PARTS)
+	@$(MAKE) --no-print-directory types test-others
 
 # Three processes for two cores: each of them waits for a good part of its time. With the dozen processes that they start, a
 # test may exceed its timeouts. It is reported and gets a second try without others; if it fails twice, that is a defect.
