@@ -170,9 +170,9 @@ class Loop:
         except StopIteration:
             return
         except Exception as error:  # noqa: BLE001 - for whoever waits
-            self.error = error
             with suppress(Exception):
                 self.runner.close()
+            self.error = error  # last: a test that waits for it looks at what the task has left
 
     def _step(self, progress: Progress) -> None:
         self.runs += 1
