@@ -17,7 +17,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import kafka.errors as protocol
@@ -136,12 +136,16 @@ class EndWatcher:
                 else:
                     self._ends.pop(tp, None)
                     self._out_of_reach[tp] = retry_at
+            before = {tp: replace(self._ends[tp]) for tp in offsets if tp in self._ends}
             for tp, offset in offsets.items():
                 end = self._ends.setdefault(tp, _End())
                 if isolation == "read_committed":
                     end.stable = offset
                 else:
                     end.high = offset
+            news = self._armed and any(before.get(tp) != self._ends[tp] for tp in offsets)
+        if news:  # the next response begins at the new end, so it does not tell other tasks
+            self.cluster.io.start(self._wake_up)
         return offsets
 
     def lose(self, partition: TopicPartition) -> None:

@@ -27,9 +27,9 @@ class JavaChainSinkTask(SinkTask):
         self._chain = LeasedChain(pipeline, lease)
 
     @override
-    def _next_batch(self) -> Progress:
+    def _next_batch(self, pause: Progress | None) -> Progress:
         self._job = self._chain.follow(self._job)
-        return super()._next_batch()
+        return super()._next_batch(pause)
 
     @override
     def close(self) -> None:

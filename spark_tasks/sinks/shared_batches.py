@@ -17,6 +17,7 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -98,7 +99,7 @@ class SharedBatches:
         self._news: dict[Hashable, dict[Loan, None]] = {}  # by key; those that have waited longest come first
         self._uncommitted: dict[Loan, None] = {}  # those first whose turn is next
         self._flights: dict[Hashable, _Flight] = {}
-        self._landed: list[_Flight] = []
+        self._landed: deque[_Flight] = deque()
         self._ticked = 0.0
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -174,10 +175,8 @@ class SharedBatches:
 
     def _turn(self) -> float | None:
         """Does what is due. Returns the time until the next turn, None if that begins with an event."""
-        with self._changed:
-            landed, self._landed = self._landed, []
-        for flight in landed:
-            self._collect(flight)
+        while self._landed:
+            self._collect(self._landed.popleft())
         pause_s = self._submit()
         now = time.monotonic()
         if now - self._ticked >= TICK_S:
@@ -236,8 +235,7 @@ class SharedBatches:
         future.add_done_callback(lambda _: self._land(flight))
 
     def _land(self, flight: _Flight) -> None:
-        with self._changed:
-            self._landed.append(flight)
+        self._landed.append(flight)
         self._event.set()
 
     def _collect(self, flight: _Flight) -> None:

@@ -86,6 +86,7 @@ class SinkTask(TaskRunner):
         self._retry_state = RetryState(context.id, self._metrics, limits)
         self._paused = False
         self._cancelled = False
+        self._resting = False  # until the next attempt, as Kafka cannot be reached
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
         self._lending: Lending | None = None
         self._replays = Replays(self._errors, self._metrics)
@@ -163,11 +164,19 @@ class SinkTask(TaskRunner):
                     return progress
             if self._batch is not None:
                 return self._collect(self._waiting.max_wait_s(self._batch[0]))
-            return self._retry_state.pause() or self._next_batch()
+            pause = self._retry_state.pause()
+            if pause is not None and (self._resting or self._retry_state.may_run or self._member.stays()):
+                return Progress(idle_ms=min(pause.idle_ms, UPKEEP_MS))
+            self._resting = False
+            return self._next_batch(pause)
         except RetriableError as error:  # for example, Kafka cannot be reached
+            self._resting = True
             return self._retry_state.later(error)
 
-    def _next_batch(self) -> Progress:
+    def _next_batch(self, pause: Progress | None) -> Progress:
+        """`pause`: before the next attempt of a batch that failed. The other members of the group must not wait for its
+        end, so only the membership is handled.
+        """
         self._queue.prepare()
         consumer = self._member
         if not consumer.poll(JOIN_WAIT_MS, self._commit_offsets):
@@ -176,6 +185,8 @@ class SinkTask(TaskRunner):
             self._watcher.forget(self)
             self._positions.assign(consumer.assignment(), consumer.committed)
             self._marks.forget()
+        if pause is not None:
+            return pause
         if self._paused or not (self._positions or self._replays.running):
             self._positions.look()
             self._metrics.lags = self._positions.lags()
@@ -242,7 +253,7 @@ class SinkTask(TaskRunner):
             return Progress()
         future, generation = self._batch
         if not ended(future, max_wait_s):
-            return self._waiting.timed_out(future)
+            return self._wait_longer(future)
         try:
             results: list[Any] = future.result()
         except CancelledError:
@@ -261,6 +272,13 @@ class SinkTask(TaskRunner):
                 part, result, self._writer, self._member, lambda: self._is_current(generation),
                 lambda failed: self._abort([failed])))
         return self._collect_batch(results, generation)
+
+    def _wait_longer(self, batch: Future[list[Any]]) -> Progress:
+        """Commits the offsets of earlier batches, since this one may take hours."""
+        progress = self._waiting.timed_out(batch)
+        with suppress(KafkaUnavailableError):
+            return Progress(idle_ms=min(progress.idle_ms, self._pending.commit_due(self._member)))
+        return progress
 
     def _collect_batch(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
         for result in results:
@@ -289,6 +307,7 @@ class SinkTask(TaskRunner):
 
     def _replay_next(self, consumer: GroupConsumer) -> Progress:
         part = self._replays.next_range(self._watcher.cluster, consumer.committed_with_metadata)
+        self._commit_due()
         if part is None:
             return Progress()
         self._begin([ReplaySplit(self._job, part)], consumer)

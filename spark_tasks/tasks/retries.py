@@ -96,6 +96,11 @@ class RetryState:
         """The number of failures since the last success."""
         return self._retries.failures
 
+    @property
+    def may_run(self) -> bool:
+        """Whether the last attempt may still be running somewhere."""
+        return self._retries.may_run
+
     def later(self, error: Exception) -> Progress:
         """Records a failure and returns the pause before the next attempt. Raises the error if the task has to fail."""
         retries = self._retries.after(error)

@@ -12,11 +12,13 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from spark_tasks.errors import ConnectError
+from spark_tasks.kafka import group_io
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.sinks.positions import OffsetsMissingError
 from spark_tasks.sinks.split import SinkJob
 from spark_tasks.sinks.task import PAUSED_MS, UPKEEP_MS
 from spark_tasks.spark.context import SparkLostError
+from spark_tasks.tasks import retries
 from tests.rigs.support import Sleeper, wait_until
 from tests.rigs.task_rigs import SinkRig
 
@@ -219,6 +221,32 @@ def test_a_batch_goes_on_without_a_partition_that_cannot_be_read(rig: SinkRig) -
     loop.await_records(10)
     assert loop.error is None
     assert sorted(map(int, rig.values())) == list(range(10))
+
+
+def test_offsets_are_committed_although_the_next_batch_hangs(
+    rig: SinkRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_io, "COMMIT_PAUSE_S", 1.5)
+    loop = rig.start()
+    for count in (10, 20):  # the second commit is not due at once
+        rig.produce(10)
+        loop.await_records(count)
+    rig.engine.free.clear()
+    rig.produce(10)
+    wait_until(lambda: rig.committed() == {0: 10, 1: 10}, 10, "the offsets of both batches")
+    rig.engine.free.set()
+    loop.await_records(30)
+
+
+def test_a_task_whose_target_is_away_delays_no_rebalance(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It used to join at the end of its pause, and so long all other tasks of the connector stood still."""
+    for name in ("FIRST_WAIT_MS", "LONGEST_WAIT_MS"):
+        monkeypatch.setattr(retries, name, 60_000)
+    (rig.notes.path / "down").touch()
+    rig.produce(2)
+    away = rig.start(0, away="yes")
+    wait_until(lambda: away.idle_ms > 1000, 20, "a pause before the second attempt")
+    rig.start(1).await_records(1)
 
 
 def test_tasks_share_the_partitions_and_take_over_those_of_a_stopped_task(rig: SinkRig) -> None:

@@ -27,6 +27,7 @@ class Brokers:
     def __init__(self) -> None:
         self.leads: dict[TopicPartition, int] = {}  # no other partition exists
         self.ends: dict[TopicPartition, int] = defaultdict(int)
+        self.stable: int | None = None  # the last stable offset, if a transaction is open
         self.known: dict[TopicPartition, int] = {}
         self.silent: set[TopicPartition] = set()  # whose leaders cannot say their ends
         self.refusals = 0
@@ -70,7 +71,11 @@ class Brokers:
             error = protocol.OffsetOutOfRangeError.errno
         return SimpleNamespace(
             partition_index=partition[1], error_code=error,
-            high_watermark=self.ends[partition], last_stable_offset=self.ends[partition], records=None)
+            high_watermark=self.ends[partition], records=None,
+            last_stable_offset=self.ends[partition] if self.stable is None else self.stable)
+
+    def offsets_by_now(self, partitions: list[TopicPartition], *_: Any, **__: Any) -> dict[TopicPartition, int]:
+        return {tp: self.ends[tp] for tp in partitions}
 
     def known_leader(self, topic: str, partition: int) -> int | None:
         return self.known.get((topic, partition))
@@ -135,6 +140,22 @@ def test_a_partition_is_polled_at_its_new_leader_while_the_old_one_leads_others(
     brokers.leads[moves] = 2
     wait_until(lambda: brokers.known.get(moves) == 2)
     brokers.ends[moves] = 5
+    assert news.wait(SOON_S)
+
+
+def test_records_are_news_although_another_task_has_just_requested_their_end(brokers: Brokers) -> None:
+    """They belong to a transaction that stays open, so nothing else changes."""
+    tp = ("t", 0)
+    brokers.leads[tp], brokers.stable = 1, 0
+    watcher = EndWatcher(cast("KafkaCluster", brokers))
+    news = watched(watcher, tp)
+    wait_until(lambda: watcher.known_end(tp, "read_committed") == 0)
+
+    def append() -> None:  # on the IO thread: no response comes between the two
+        brokers.ends[tp] = 5
+        watcher.refresh([tp], "read_uncommitted", some=True)
+
+    brokers.loop.call_soon_threadsafe(append)
     assert news.wait(SOON_S)
 
 
