@@ -17,7 +17,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import kafka.errors as protocol
@@ -42,7 +42,6 @@ _RETRY_MS: Final = 100
 _LEADER_TIMEOUT_MS: Final = 5_000
 _LEADERS_S: Final = 0.5
 _OUT_OF_REACH_S: Final = 1.0
-
 
 Look = Callable[[list[Any]], None]
 
@@ -115,8 +114,7 @@ class EndWatcher:
 
     def known_end(self, partition: TopicPartition, isolation: Isolation) -> int:
         """Returns the known end of a partition, or -1. Sends no request."""
-        end = self._ends.get(partition)
-        return -1 if end is None else end.of(isolation)
+        return self._ends.get(partition, _UNKNOWN).of(isolation)
 
     def refresh(
         self, partitions: Collection[TopicPartition], isolation: Isolation, *, some: bool = False
@@ -124,11 +122,10 @@ class EndWatcher:
         """Requests the current ends of these partitions from the brokers; leaves partitions out as `ends` does. Raises
         ConnectError if all are out of reach, after a few seconds; not with `some`.
         """
-        limits: dict[str, Any] = {"timeout_ms": _LEADER_TIMEOUT_MS}
-        offsets = self.cluster.offsets_by_now(partitions, "latest", isolation, **limits)
+        offsets = self.cluster.offsets_by_now(partitions, "latest", isolation, timeout_ms=_LEADER_TIMEOUT_MS)
         if not (offsets or some):
-            offsets = self.cluster.offsets(partitions, "latest", isolation, **limits)
-        retry_at = time.monotonic() + _OUT_OF_REACH_S
+            offsets = self.cluster.offsets(partitions, "latest", isolation, timeout_ms=_LEADER_TIMEOUT_MS)
+        retry_at, news = time.monotonic() + _OUT_OF_REACH_S, False
         with self._lock:
             for tp in partitions:
                 if tp in offsets:
@@ -136,15 +133,14 @@ class EndWatcher:
                 else:
                     self._ends.pop(tp, None)
                     self._out_of_reach[tp] = retry_at
-            before = {tp: replace(self._ends[tp]) for tp in offsets if tp in self._ends}
             for tp, offset in offsets.items():
                 end = self._ends.setdefault(tp, _End())
+                news |= end.of(isolation) != offset
                 if isolation == "read_committed":
                     end.stable = offset
                 else:
                     end.high = offset
-            news = self._armed and any(before.get(tp) != self._ends[tp] for tp in offsets)
-        if news:  # the next response begins at the new end, so it does not tell other tasks
+        if news and self._armed:  # the next response begins at the new end, so it does not tell other tasks
             self.cluster.io.start(self._wake_up)
         return offsets
 
