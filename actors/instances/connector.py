@@ -6,6 +6,7 @@ A plugin that hangs blocks only this actor: the herder continues, and abandons t
 from __future__ import annotations
 
 import logging
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -107,31 +108,51 @@ class ConnectorActors:
         self._abandoned = abandoned
         self._made: weakref.WeakValueDictionary[str, _Made] = weakref.WeakValueDictionary()
 
-    def start(self, epoch: Epoch, _command: StartConnector) -> pykka.ActorRef[ConnectorActor]:
+    def start(self, epoch: Epoch, command: StartConnector) -> pykka.ActorRef[ConnectorActor]:
         """A new actor, which then has to be sent the StartConnector."""
-        made = _Made(epoch)
+        made = _Made(epoch, command.connector)
         ref = self._make(epoch, made.take)
         self._made[ref.actor_urn] = made
         return ref
 
     def cancel(self, ref: pykka.ActorRef[Any]) -> None:
-        """Abandons an actor's plugin. Never blocks; any thread."""
+        """Abandons an actor's plugin, whose `abandon` is called on a thread of its own. Never blocks; any thread."""
         made = self._made.get(ref.actor_urn)
         if made is not None:
             self._abandoned(made.epoch)
             if made.connector is not None:
-                made.connector.abandon()
+                made.abandon(made.connector)
 
 
 class _Made:
     """Holds the plugin's object of an actor; lives as long as the actor, which references `take`."""
 
-    def __init__(self, epoch: Epoch) -> None:
+    def __init__(self, epoch: Epoch, name: ConnectorName) -> None:
         self.epoch = epoch
         self.connector: Connector | None = None
+        self._name = name
 
     def take(self, connector: Connector) -> None:
         self.connector = connector
+
+    def abandon(self, connector: Connector) -> None:
+        """Never blocks or raises: what the plugin does must not affect the herder, which calls this."""
+
+        def call() -> None:
+            try:
+                with plugin_code():
+                    connector.abandon()
+            except Exception as error:  # noqa: BLE001 - plugin code; whatever it raises, the connector is abandoned
+                self._log(error)
+
+        try:
+            threading.Thread(target=call, name=f"abandon-{self._name}", daemon=True).start()
+        except RuntimeError as error:  # the system may have no thread left
+            self._log(error)
+
+    def _log(self, error: Exception) -> None:
+        _logger.error("%s: abandon() of the connector failed; what hangs in it may keep its thread and resources",
+                      self._name, exc_info=error, extra={"about": self._name})
 
 
 class ConnectorActor(PooledActor):

@@ -22,7 +22,7 @@ from typing import Any, Final
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.errors import SetupError
 from spark_tasks.host_frames import HostGoneError, message
-from spark_tasks.process.log_levels import SLF4J
+from spark_tasks.process.log_levels import LONGEST_NAME, SLF4J
 from spark_tasks.process.private_files import open_private
 from storage.ids import ConnectorName, ConnectorTaskId
 
@@ -33,7 +33,7 @@ CONNECT_S: Final = 5.0  # less than a JVM may be silent before it is ended
 _LONGEST_LINE: Final = 1 << 16  # characters
 _FULL: Final = 3  # the exit code of Host.java if its heap is full
 _WHOSE: Final = re.compile(r"\x01(\d*)\x01([^\x01]*)\x01")  # task, or nothing, and connector: see PluginOutput.java
-_LEVEL: Final = re.compile(rf"\[({'|'.join(SLF4J)})\] (?:([\w.$-]+) - )?(.*)", re.DOTALL)
+_LEVEL: Final = re.compile(rf"\[({'|'.join(SLF4J)})\] (?:([\w.$-]{{1,{LONGEST_NAME}}}) - )?(.*)", re.DOTALL)
 _output = logging.getLogger("heeler.java")  # the output of the JVM and its plugins
 _logger = logging.getLogger(__name__)
 
@@ -121,8 +121,9 @@ class HostProcess:
         sock.setblocking(True)
 
     def _log(self, reading: int) -> None:
-        """Logs the JVM's output in the worker's log, with the logger that a line names and about the connector or task
-        that wrote it; a long line in pieces, as it may never end. After `close`, only at DEBUG.
+        """Logs the JVM's output in the worker's log, with the logger that a line names (unless that name is too long)
+        and about the connector or task that wrote it; a long line in pieces, as it may never end. After `close`, only
+        at DEBUG.
         """
         with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
             for line in iter(lambda: lines.readline(_LONGEST_LINE), ""):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from actors.ticker import Ticker
 from heeler.worker.logs import parse_level
-from spark_tasks.errors import ConfigError
-from spark_tasks.process.log_levels import level_name
+from spark_tasks.errors import ConfigError, shortened
+from spark_tasks.process.log_levels import LONGEST_NAME, level_name
 
 _logger = logging.getLogger(__name__)
 
@@ -47,9 +47,11 @@ class WorkerLoggers:
 
     def set_level(self, namespace: str, level: str) -> Sequence[str]:
         """Sets the level of a logger and those below it. Returns the sorted names of those that changed; the others
-        keep their `last_modified_ms`.
+        keep their `last_modified_ms`. Raises ConfigError for an unknown level, or a name longer than LONGEST_NAME.
         """
         number = parse_level(level)
+        if len(namespace) > LONGEST_NAME:
+            raise ConfigError(f"its name has {len(namespace):,} characters; at most {LONGEST_NAME:,} are allowed")
         namespace = _named(namespace)
         with self._lock:
             names = self._names()
@@ -65,11 +67,14 @@ class WorkerLoggers:
         return changed
 
     def follow_cluster(self, namespace: str, level: str) -> None:
-        """Sets a level from the config topic; an unknown one is logged and otherwise ignored."""
+        """Sets a level from the config topic; an unknown one, or a name that is too long, is logged and otherwise
+        ignored.
+        """
         try:
             self.set_level(namespace, level)
         except ConfigError as error:
-            _logger.warning("The level of logger %s in the config topic is ignored: %s", namespace, error)
+            _logger.warning("The level of logger %s in the config topic is ignored: %s",
+                            shortened(namespace, LONGEST_NAME), error)
 
     def _of(self, name: str) -> LoggerLevel:
         logger = logging.getLogger(None if name == ROOT else name)

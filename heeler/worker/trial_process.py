@@ -12,17 +12,21 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import suppress
 from typing import Any, Final
 
 from actors.errors import BadRequestError, ConflictError
 from spark_tasks.config.auto_tasks import stored
 from spark_tasks.config.masking import passwords, process_secrets
-from spark_tasks.errors import ConnectError
-from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer
+from spark_tasks.errors import ConnectError, plugin_code
+from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer, has_placeholder
+from storage.daemon_pool import DaemonPool
 
 LONGEST_S: Final = 60.0
 MAX_CONCURRENT: Final = 2  # each is a process of some 200 MB
+LOOK_UP_S: Final = 20.0  # for config providers; with LONGEST_S less than the 90 s after which clients give up
+MAX_LOOK_UPS: Final = 16  # each may hang for good
 _LAST_BYTES: Final = 2000  # of a plugin's output
 
 
@@ -30,32 +34,40 @@ class Trials:
     """The trials of one worker. Thread-safe."""
 
     def __init__(self, worker: Mapping[str, str], providers: Mapping[str, ConfigProvider],
-                 max_concurrent: int = MAX_CONCURRENT) -> None:
+                 max_concurrent: int = MAX_CONCURRENT, look_up_s: float = LOOK_UP_S) -> None:
         self._worker = dict(worker)
         self._transformer = ConfigTransformer(providers)
         self._max_concurrent = max_concurrent
         self._free = threading.BoundedSemaphore(max_concurrent)
+        self._look_up_s = look_up_s
+        self._look_ups = threading.BoundedSemaphore(MAX_LOOK_UPS)
+        self._pool = DaemonPool(MAX_LOOK_UPS, "trial-config")
 
     def run(self, config: Mapping[str, str], records: Sequence[Any] | None, limit: int) -> Mapping[str, Any]:
         """`{"stages": [...]}` as `heeler try -o json` prints it.
 
         Raises BadRequestError for a configuration that cannot be tried, ConflictError while other trials run,
-        ConnectError if it takes too long or its process ends.
+        ConnectError if it takes too long or its process ends, and what config providers raise.
         """
         if not self._free.acquire(blocking=False):
             raise ConflictError(f"{self._max_concurrent} other configurations are being tried on this worker; try "
                                 "again later")
+        try:
+            return self._tried(config, records, limit)
+        finally:
+            self._free.release()
+
+    def _tried(self, config: Mapping[str, str], records: Sequence[Any] | None, limit: int) -> Mapping[str, Any]:
+        resolved = self._resolved(config)
+        process_secrets().add(None, passwords(resolved))
+        request = {"worker": self._worker, "config": dict(resolved), "records": records, "limit": limit}
         printed = _Printed()
         try:
-            resolved = dict(self._transformer.transform(config))
-            process_secrets().add(None, passwords(resolved))
-            request = {"worker": self._worker, "config": resolved, "records": records, "limit": limit}
             code, response = _run(json.dumps(request), printed.pipe)
         except subprocess.TimeoutExpired as error:
             raise ConnectError(f"The trial did not end within {LONGEST_S:.0f} s, and was aborted") from error
         finally:
             last_words = printed.end()
-            self._free.release()
         if code != 0:
             raise ConnectError(f"The trial's process ended with {code}: {last_words}")
         answer: dict[str, Any] = json.loads(response)
@@ -65,6 +77,23 @@ class Trials:
             if "error" in stage:
                 stage["error"] = process_secrets().mask(stage["error"])
         return answer
+
+    def _resolved(self, config: Mapping[str, str]) -> Mapping[str, str]:
+        if not any(map(has_placeholder, config.values())):
+            return config
+        if not self._look_ups.acquire(blocking=False):
+            raise ConnectError(f"{MAX_LOOK_UPS} look-ups of config providers hang, so no more are begun for trials: "
+                               "find out why the providers do not respond, or restart the worker")
+        looked_up = self._pool.try_submit(self._look_up, config)
+        looked_up.add_done_callback(lambda _: self._look_ups.release())
+        if not wait([looked_up], self._look_up_s).done:
+            raise ConnectError("The config providers have not returned the values of the configuration's placeholders "
+                               f"within {self._look_up_s:.0f} s: find out why they do not respond")
+        return looked_up.result()
+
+    def _look_up(self, config: Mapping[str, str]) -> Mapping[str, str]:
+        with plugin_code():
+            return self._transformer.transform(config)
 
 
 def _run(request: str, errors: int) -> tuple[int, str]:

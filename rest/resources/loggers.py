@@ -14,7 +14,7 @@ from rest.resources.context import ResourceContext
 from rest.server.rules import json_body
 from rest.wire.entities import CONFIG, parse
 from rest.wire.responses import json_response, logger_level, no_body
-from spark_tasks.process.log_levels import LEVELS
+from spark_tasks.process.log_levels import LEVELS, LONGEST_NAME
 
 _logger = logging.getLogger(__name__)
 
@@ -38,6 +38,9 @@ def blueprint(context: ResourceContext) -> Blueprint:
     @routes.put("/<name:logger>")
     def set_level(logger: str) -> Response:
         level = _level(parse(json_body(), CONFIG))
+        if len(logger) > LONGEST_NAME:
+            raise BadRequestError(f"The logger's name has {len(logger):,} characters; at most {LONGEST_NAME:,} are "
+                                  "allowed.")
         scope = request.args.get("scope", "worker").lower()
         if scope == "cluster":
             context.herder.answer(SetClusterLoggerLevel(logger, level))

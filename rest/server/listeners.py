@@ -17,7 +17,7 @@ from rest.server.keys import Listener
 from rest.server.paths import StartResponse, WsgiApp
 from rest.server.settings import RestSettings
 from rest.server.tls import client_context, server_context
-from spark_tasks.errors import ConfigError
+from spark_tasks.errors import ConfigError, PluginExitError, plugin_code
 
 _logger = logging.getLogger(__name__)
 
@@ -114,10 +114,16 @@ class RestServer:
 
     def _guarded(self, app: WsgiApp) -> WsgiApp:
         def serve(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+            status, message = "503 Service Unavailable", "The worker is shutting down"
             if not self._refusing:
-                return app(environ, start_response)
-            body = error_body(503, "The worker is shutting down")
-            start_response("503 Service Unavailable", [
+                try:
+                    with plugin_code():  # cheroot would end after SystemExit
+                        return app(environ, start_response)
+                except PluginExitError as error:
+                    _logger.exception("%s %s failed", environ["REQUEST_METHOD"], environ["REQUEST_URI"])
+                    status, message = "500 Internal Server Error", str(error)
+            body = error_body(int(status[:3]), message)
+            start_response(status, [
                 ("Content-Type", "application/json"), ("Content-Length", str(len(body))), ("Connection", "close")])
             return [body]
 

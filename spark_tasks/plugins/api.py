@@ -72,8 +72,8 @@ class Connector(ABC):
         """Stops what `start` has started, and releases resources."""
 
     def abandon(self) -> None:
-        """Called on any thread when the worker stops waiting for a `start`, `stop` or `task_configs` that hangs. Must
-        not block.
+        """Called on a thread of its own when the worker stops waiting for a `start`, `stop` or `task_configs` that
+        hangs. What it raises is only logged.
         """
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:

@@ -321,6 +321,15 @@ def test_cluster_scope_is_passed_to_the_store() -> None:
     assert worker.asked == [SetClusterLoggerLevel("a.b", "TRACE")]
 
 
+@pytest.mark.parametrize("scope", ["worker", "cluster"])
+def test_the_name_of_a_logger_has_a_limit(scope: str) -> None:
+    worker = FakeWorker()
+    answer = client_of(worker).put(f"/admin/loggers/{'a.' * 500}b?scope={scope}", json={"level": "INFO"})
+    assert (answer.status_code, answer.json) == (400, {
+        "error_code": 400, "message": "The logger's name has 1,001 characters; at most 1,000 are allowed."})
+    assert worker.asked == []
+
+
 def test_spaces_around_a_level_are_ignored() -> None:
     worker = FakeWorker()
     assert client_of(worker).put("/admin/loggers/a.b?scope=cluster", json={"level": " info "}).status_code == 204

@@ -16,7 +16,7 @@ from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfig
 from spark_tasks.tasks.configs import TooManyTasksError
 from storage.ids import State, TargetState
 from tests.rigs.plugin_under_test import FOUND, Scripted
-from tests.rigs.support import wait_until
+from tests.rigs.support import no_thread, wait_until
 
 STARTED, PAUSED, STOPPED = TargetState.STARTED, TargetState.PAUSED, TargetState.STOPPED
 TRANSFORMER = ConfigTransformer({"env": EnvVarConfigProvider({"SECRET": "hunter2"})})
@@ -104,23 +104,74 @@ def test_a_connector_runs_pauses_stops_and_ends(rig):
     assert rig.ref.actor_stopped.wait(10)
 
 
+class Hung:
+    """A connector whose `start` hangs until it is released; its `abandon` is given, by default a release."""
+
+    def __init__(self, name, abandon=None):
+        self.name, self.said, self.told, self.released = name, queue.Queue(), [], threading.Event()
+        Scripted.hooks[name] = lambda what: self.released.wait(10) if what == "start" else None
+        self.actors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
+            epoch, self.said.put, Plugins(installed=FOUND), TRANSFORMER.transform, lambda *_: [],
+            threads=ActorThreads(), made=made), self.told.append)
+        command = StartConnector(name, {"name": name, "connector.class": "ScriptedSource"}, STARTED)
+        self.ref = self.actors.start(7, command)
+        self.actors.cancel(self.ref)  # before there is anything to give up
+        self.ref.tell(command)
+        wait_until(lambda: [what for what, _ in Scripted.calls.get(name, [])] == ["init", "start"])
+        Scripted.instances[name].abandon = abandon or self.released.set
+
+    def end(self):
+        self.released.set()
+        assert self.said.get(timeout=10).state is State.RUNNING
+        self.ref.stop()
+        del Scripted.hooks[self.name]
+
+
 def test_a_connector_that_hangs_is_abandoned(request):
-    name, abandoned, said, told = request.node.name, threading.Event(), queue.Queue(), []
-    Scripted.hooks[name] = lambda what: abandoned.wait(10) if what == "start" else None
-    actors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
-        epoch, said.put, Plugins(installed=FOUND), TRANSFORMER.transform, lambda *_: [], threads=ActorThreads(),
-        made=made), told.append)
-    command = StartConnector(name, {"name": name, "connector.class": "ScriptedSource"}, STARTED)
-    ref = actors.start(7, command)
-    actors.cancel(ref)  # before there is anything to give up
-    assert told == [7], "its lag is no longer measured"
-    ref.tell(command)
-    wait_until(lambda: [what for what, _ in Scripted.calls.get(name, [])] == ["init", "start"])
-    Scripted.instances[name].abandon = abandoned.set
-    actors.cancel(ref)
-    assert said.get(timeout=10).state is State.RUNNING
-    ref.stop()
-    del Scripted.hooks[name]
+    hung = Hung(request.node.name)
+    assert hung.told == [7], "its lag is no longer measured"
+    hung.actors.cancel(hung.ref)
+    assert hung.released.wait(10)
+    hung.end()
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("no such run"), SystemExit("no such run")])
+def test_what_abandon_raises_is_logged(request, caplog, error):
+    def abandon():
+        raise error
+
+    hung = Hung(request.node.name, abandon)
+    hung.actors.cancel(hung.ref)
+    wait_until(lambda: "no such run" in caplog.text)
+    [record] = [record for record in caplog.records if "abandon() of the connector failed" in record.getMessage()]
+    assert record.about == request.node.name
+    hung.end()
+
+
+def test_a_connector_whose_abandon_hangs_blocks_no_others(request):
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def abandon():
+        begun.set()
+        go_on.wait(10)
+        ended.set()
+
+    hung = Hung(request.node.name, abandon)
+    hung.actors.cancel(hung.ref)
+    assert begun.wait(10)
+    assert not ended.is_set()
+    go_on.set()
+    hung.end()
+
+
+def test_a_connector_is_abandoned_without_a_thread_for_its_plugin(request, caplog, monkeypatch):
+    hung = Hung(request.node.name)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        hung.actors.cancel(hung.ref)
+    assert "can't start new thread" in caplog.text
+    assert hung.told == [7, 7]
+    hung.end()
 
 
 @pytest.mark.parametrize("target", [PAUSED, STOPPED])

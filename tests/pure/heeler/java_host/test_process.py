@@ -11,6 +11,7 @@ import pytest
 from heeler.java_host import process
 from heeler.java_host.process import HostProcess
 from spark_tasks.host_frames import HostGoneError
+from spark_tasks.process.log_levels import LONGEST_NAME
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration  # processes of their own
@@ -69,3 +70,20 @@ def test_output_without_line_ends_is_logged_in_pieces(caplog: pytest.LogCaptureF
         wait_until(lambda: sum(record.getMessage().count(".") for record in caplog.records) >= 2 * 65_536)
     finally:
         host.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_logger_with_a_name_that_is_too_long_is_not_created(caplog: pytest.LogCaptureFixture) -> None:
+    """Python keeps each prefix of a name that ends before a dot, for ever."""
+    caplog.set_level("INFO")
+    lines = [f"[WARN] {'heeler.test.' + 'x' * more} - said" for more in (LONGEST_NAME - 12, LONGEST_NAME - 11)]
+    saying = SUSPENDED.replace("time.sleep(600)", f"print({lines[0]!r}, {lines[1]!r}, sep=chr(10), flush=True)\n"
+                                                  "time.sleep(600)")
+    host = HostProcess(lambda folder: [sys.executable, "-c", saying, str(folder)], "Java plugin host")
+    try:
+        wait_until(lambda: sum(record.levelname == "WARNING" for record in caplog.records) == 2)
+    finally:
+        host.close()
+    said = [(record.name, record.getMessage()) for record in caplog.records if record.levelname == "WARNING"]
+    assert said == [("heeler.test." + "x" * (LONGEST_NAME - 12), "said"),
+                    ("heeler.java", lines[1].removeprefix("[WARN] "))]

@@ -9,6 +9,7 @@ import pytest
 
 from heeler.worker.loggers import LoggerLevel, WorkerLoggers
 from rest.resources.loggers import LEVELS
+from spark_tasks.process.log_levels import LONGEST_NAME
 
 NAME = "heeler.test.loggers"
 
@@ -47,6 +48,23 @@ def test_an_invalid_level_in_the_config_topic_is_ignored(
     shown = loggers.level(NAME)
     assert shown is not None
     assert shown.level == "WARN"
+
+
+def test_a_name_in_the_config_topic_that_is_too_long_is_ignored(
+    loggers: WorkerLoggers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Python keeps each prefix of a name that ends before a dot: a name of 60,000 characters takes 2 GB."""
+    followed: list[str] = []
+    loggers.follower = lambda namespace, _level: followed.append(namespace)
+    longest = f"{NAME}.below".ljust(LONGEST_NAME, "w")
+    loggers.follow_cluster(longest, "WARN")
+    loggers.follow_cluster(longest + "y" * 50_000, "WARN")
+    assert followed == [longest]
+    assert loggers.level(longest) is not None
+    assert loggers.level(longest + "y" * 50_000) is None
+    assert "is ignored: its name has 51,000 characters; at most 1,000 are allowed" in caplog.text
+    assert len(caplog.text) < 2 * LONGEST_NAME
+    logging.getLogger(longest).setLevel(logging.NOTSET)
 
 
 def test_the_root_logger_may_be_named_in_any_case(loggers: WorkerLoggers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import tracemalloc
 
 import psutil
@@ -9,8 +11,10 @@ import pytest
 
 from actors.errors import BadRequestError, ConflictError
 from heeler.worker import trial_process
-from heeler.worker.trial_process import Trials
-from spark_tasks.errors import ConnectError
+from heeler.worker.trial_process import MAX_LOOK_UPS, Trials
+from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.plugins.config_providers import ConfigProvider
+from tests.rigs.support import no_thread, wait_until
 from tests.rigs.workers import wait_gone
 
 pytestmark = pytest.mark.integration  # processes of their own
@@ -115,3 +119,51 @@ def test_the_output_of_a_plugin_takes_no_memory_of_the_worker(tmp_path):
 def test_the_number_of_trials_is_limited():
     with pytest.raises(ConflictError, match="are being tried"):
         Trials(WORKER, {}, max_concurrent=0).run({}, None, 5)
+
+
+class Scripted(ConfigProvider):
+    """A provider that calls a function for a value."""
+
+    def __init__(self, call):
+        self._call = call
+
+    def get(self, path, keys=None):  # noqa: ARG002 - a provider's interface
+        self._call()
+        raise ConfigError("there is no such value")
+
+
+def refusal(trials):
+    """Why a trial whose configuration has a placeholder is refused."""
+    with pytest.raises(ConnectError) as refused:
+        trials.run({"a": "${provider:path:key}"}, None, 5)
+    return str(refused.value)
+
+
+def test_a_config_provider_that_exits_fails_only_its_trial():
+    trials = Trials(WORKER, {"provider": Scripted(lambda: sys.exit("no credentials"))}, max_concurrent=1)
+    for _ in range(2):
+        assert refusal(trials) == "the plugin raised SystemExit: no credentials"
+
+
+def test_config_providers_that_hang_keep_few_threads_and_no_slot():
+    go_on = threading.Event()
+    trials = Trials(WORKER, {"provider": Scripted(lambda: go_on.wait(10))}, max_concurrent=1, look_up_s=0)
+    for _ in range(MAX_LOOK_UPS):
+        assert refusal(trials).startswith("The config providers have not returned the values")
+    for _ in range(3):
+        assert refusal(trials).startswith("16 look-ups of config providers hang, so no more are begun for trials")
+    assert sum(thread.name == "trial-config" for thread in threading.enumerate()) == MAX_LOOK_UPS
+    with pytest.raises(BadRequestError, match="no connector type"):
+        trials.run({}, None, 5)  # without placeholders
+    go_on.set()
+    wait_until(lambda: not any(thread.name == "trial-config" for thread in threading.enumerate()))
+    assert "no more are begun" not in refusal(trials)
+
+
+@pytest.mark.parametrize("config", [{}, {"a": "${provider:path:key}"}])
+def test_a_trial_that_no_thread_is_left_for_keeps_no_slot(config, monkeypatch):
+    trials = Trials(WORKER, {"provider": Scripted(lambda: None)}, max_concurrent=1)
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            trials.run(config, None, 5)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -31,6 +34,20 @@ def test_several_listeners_and_a_separate_admin_listener() -> None:
             assert call(port, "GET", "/admin/loggers")[0] == 404
         assert call(admin, "GET", "/admin/loggers") == (200, {})
         assert call(admin, "GET", "/connectors")[0] == 404
+
+
+@pytest.mark.parametrize("error", [SystemExit("no credentials"), CancelledError("no credentials")])
+def test_what_is_no_exception_ends_only_its_request(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    class Ended(FakeWorker):
+        def trial(self, *_: Any) -> Mapping[str, Any]:
+            raise error
+
+    with serving(Ended()) as server:
+        for _ in range(2):
+            assert call(server.ports[0], "POST", "/connectors/try", {"config": {}}) == (
+                500, {"error_code": 500, "message": f"the plugin raised {type(error).__name__}: no credentials"})
+        assert call(server.ports[0], "GET", "/connectors") == (200, [])
+    assert "POST /connectors/try failed" in caplog.text
 
 
 @pytest.mark.parametrize("every", ["", "0.0.0.0", "::"])
