@@ -77,6 +77,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
     CONNECT_… environment variables, named as for Kafka Connect's container images, override the file, and --override
     overrides both.
     """
+    from heeler.worker.open_files import raise_open_files_limit
     from heeler.worker.signals import end_on_signals
 
     signalled = end_on_signals()
@@ -84,6 +85,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
     from spark_tasks.spark.residents.local import end_parent, fork_parent, serve
 
     keep_environment()
+    raise_open_files_limit()
     if fork_parent():  # while this process has no threads, and has not read its file
         raise ExecutorsParent(serve)
     from heeler.worker.config import load_worker_config
@@ -98,9 +100,8 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
         if not config.starts_executors:
             end_parent()
         from heeler.worker.process import run_worker
-        from heeler.worker.startup import raise_open_files_limit, tune_garbage_collection
+        from heeler.worker.startup import tune_garbage_collection
 
-        raise_open_files_limit()
         tune_garbage_collection()
         mask_output()
         code = run_worker(config, signalled)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import resource
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +21,6 @@ from storage.daemon_pool import DaemonPool
 T = TypeVar("T")
 _POLL_S = 0.05
 STILL_S = 30.0  # how often a start says what it still waits for
-_FILES = 65_536
 _GARBAGE_AFTER = 20_000  # container objects that have been created and not freed; Python's default is 700
 
 
@@ -58,16 +56,6 @@ def _require(plugins: Plugins, kind: Kind, name: str, version: str) -> None:
 def java_runtime(config: WorkerConfig) -> JavaRuntime:
     """The worker's Java plugins. Starts a JVM if there are jars that have not been examined before."""
     return config.java or JavaRuntime(config.originals, config["plugin.path"] or (), config[PREFER])
-
-
-def raise_open_files_limit() -> None:
-    """Raises the limit of open files to the hard limit, up to a bound, as a JVM does: each REST client, broker and file
-    takes a file descriptor.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def tune_garbage_collection() -> None:

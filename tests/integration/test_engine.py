@@ -502,11 +502,15 @@ def test_a_plugin_that_signals_its_process_group_ends_only_its_own_process() -> 
     assert pickle.loads(wire.receive(other.work))[0].value == 1
     assert launcher.failure(1) is None, "the parent lives"
     process = psutil.Process(other.pid)
+    parent = process.parent()
+    launcher.close()
+    wire.send(other.work, pickle.dumps(Answer(2, seconds=0.3)))
+    assert pickle.loads(wire.receive(other.work))[0].value == 2
+    assert process.parent() == parent, "it waits for it: a worker that is PID 1 would have to"
     for line in lines:
         line.close()
-    launcher.close()
     listener.close()
-    wait_gone([process])
+    wait_gone([process, parent])
 
 
 def test_optional_modules_are_imported_before_processes_fork(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import socket
 import time
 
@@ -116,6 +117,19 @@ def test_a_worker_whose_plugins_hang_stops_cleanly(own_worker, topic_name):
     assert set(states.values()) == {UNASSIGNED}
     assert set(states) >= {f"status-connector-{at}" for at in ("tasks", "plan", "read", "write", "stop", "task-stop")}
     assert leftovers(rig.folder / "temporary") == []
+
+
+def test_executor_processes_may_open_as_many_files_as_the_worker(own_worker):
+    """The parent of the first ones is forked at once, and has the limits that the worker has then."""
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft // 2, hard))
+    try:
+        own_worker.process.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    own_worker.process.wait_ready(READY_S)
+    found = {p.rlimit(resource.RLIMIT_NOFILE) for p in processes_of(own_worker.process) if p.cmdline()[0] != "/bin/sh"}
+    assert found == {(min(65_536, hard), hard)}
 
 
 def test_a_suspended_worker_stops_when_it_is_continued(own_worker):

@@ -7,6 +7,7 @@ import importlib.util
 import locale
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -137,6 +138,7 @@ class Surroundings:
             "environment": dict(os.environ), "path": list(dict.fromkeys(sys.path)),
             "signals": [(n, signal.getsignal(n)) for n in signal.valid_signals() if n != signal.SIGUSR2],
             "files": len(list(Path("/proc/self/fd").iterdir())),
+            "most files": resource.getrlimit(resource.RLIMIT_NOFILE),
             "streams": [(one.encoding, one.errors, one.write_through, type(one.buffer).__name__)
                         for one in (sys.stdout, sys.stderr)],
             "same streams": (sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__),

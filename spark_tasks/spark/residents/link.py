@@ -117,8 +117,9 @@ def joined(ticket: Ticket) -> Iterator[socket.socket]:
 def _worker_at(leash: socket.socket) -> Iterator[tuple[int, str]]:
     if sys.platform == "linux" and leash.family == socket.AF_UNIX:
         pid, _, _ = _PEER.unpack(leash.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-        if (start := start_of(pid)) is not None:
-            yield pid, start
+        with suppress(OSError):  # too many open files
+            if (start := start_of(pid)) is not None:
+                yield pid, start
 
 
 class _stacks:  # noqa: N801 - a context manager
@@ -163,8 +164,9 @@ def _survive_the_daemon() -> None:
 
 def _await_hangup() -> None:
     while (got := signal.sigtimedwait({signal.SIGHUP}, WORKER_S)) is None or got.si_code == _FROM_KERNEL:
-        if any(start_of(pid) != start for pid, start in tuple(_workers)):
-            break  # and the leash, which has not ended this process, was closed by a plugin
+        with suppress(OSError):  # too many open files: looked at again
+            if any(start_of(pid) != start for pid, start in tuple(_workers)):
+                break  # and the leash, which has not ended this process, was closed by a plugin
     os._exit(128 + signal.SIGHUP)
 
 

@@ -15,6 +15,7 @@ import atexit
 import ctypes
 import gc
 import io
+import math
 import os
 import signal
 import subprocess
@@ -38,6 +39,7 @@ from spark_tasks.spark.residents.wire import Ticket
 JOIN_S = 60.0  # how long a process may take to join; on a busy machine its parent's imports take many seconds
 TITLE = "heeler executor processes"  # in the output of ps
 _SHARED = ("spark_tasks.sources.split", "spark_tasks.sinks.split")  # what both the worker and splits need
+_REAP_S = 1.0
 _INHERITED = 1024  # files that a shell or a service manager leaves open have lower numbers
 _HANDLERS: Final[Mapping[signal.Signals, Any]] = {  # Python's own, in place of the worker's
     signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
@@ -88,7 +90,7 @@ class LocalLauncher(Launcher):
 
     def __init__(self, python_path: str, max_processes: int) -> None:
         self._max_processes = max_processes
-        self._launched: dict[int, float] = {}
+        self._launched: dict[int, tuple[float, Parent]] = {}
         self._python_path = python_path
         self._lock = threading.Lock()
         self._closed = False
@@ -106,23 +108,28 @@ class LocalLauncher(Launcher):
                 raise RuntimeError("no more executor processes are started")
             if self._parent is None or self._parent.poll() is not None:
                 begun = _BEGUN.pop() if _BEGUN else None
-                self._parent = begun if begun and begun.poll() is None else _started(self._python_path)
-                pump(self._parent.stdout, "executors-output")
+                parent = begun if begun and begun.poll() is None else _started(self._python_path)
+                pump(parent.stdout, "executors-output")  # may raise: nobody would read what its processes print
+                self._parent = parent
             assert self._parent.stdin is not None  # noqa: S101 - a pipe was asked for
             self._parent.stdin.write(framed(ticket))
             self._parent.stdin.flush()
-            self._launched = {n: at for n, at in self._launched.items() if time.monotonic() - at < 2 * JOIN_S}
-            self._launched[ticket.number] = time.monotonic()
+            now = time.monotonic()
+            self._launched = {n: (at, by) for n, (at, by) in self._launched.items() if now - at < 2 * JOIN_S}
+            self._launched[ticket.number] = now, self._parent
 
     @override
     def failure(self, number: int) -> str | None:
         with self._lock:
             code = None if self._parent is None else self._parent.poll()
-            launched = self._launched.get(number)
+            at, parent = self._launched.get(number, (math.inf, None))
         if code is not None:
             return f"their parent process ended with code {code}; the worker's log says why"
-        late = launched is not None and time.monotonic() - launched > JOIN_S
-        return f"it did not join within {JOIN_S:.0f} s" if late else None
+        if time.monotonic() - at <= JOIN_S:
+            return None
+        if parent is not None:
+            parent.kill()  # it may be suspended, or hang in an import; the processes that it has forked go on
+        return f"it did not join within {JOIN_S:.0f} s"
 
     @override
     def close(self) -> None:
@@ -131,14 +138,21 @@ class LocalLauncher(Launcher):
             parent, self._parent = self._parent, None
         if parent is None:
             return
-        parent.kill()  # even if it still imports modules; the worker ends the processes that it has forked
         assert parent.stdin is not None  # noqa: S101 - a pipe was asked for
         with suppress(OSError):
-            parent.stdin.close()
-        threading.Thread(target=parent.wait, name="executors-parent", daemon=True).start()  # leaves no zombie
+            parent.stdin.close()  # it ends after its last process, so that no zombie is left to a worker that is PID 1
+        _ENDING.append(parent)
+        threading.Thread(target=_reap, args=(parent,), name="executors-parent", daemon=True).start()
+
+
+def _reap(parent: Parent) -> None:
+    while parent.poll() is None:
+        time.sleep(_REAP_S)
+    _ENDING.remove(parent)
 
 
 _BEGUN: Final[list[Parent]] = []  # at most one, until a launcher takes it
+_ENDING: Final[list[Parent]] = []  # those that wait for their last processes
 
 
 def fork_parent() -> bool:
@@ -165,7 +179,6 @@ def fork_parent() -> bool:
         os.close(tickets)
         os.close(output)
         _BEGUN.append(ForkedParent(pid, stdin, stdout))
-        atexit.register(end_parent)
         return False
     _become_a_program(ends)
     return True
@@ -194,6 +207,13 @@ def end_parent() -> None:
         parent = _BEGUN.pop()
         parent.kill()
         parent.wait()
+
+
+@atexit.register
+def _end_all() -> None:
+    end_parent()
+    for parent in tuple(_ENDING):
+        parent.kill()
 
 
 def _environment(path: str) -> dict[str, str]:
@@ -265,6 +285,8 @@ def serve() -> NoReturn:
     preload()
     refuse_threads()
     fork_for_each(sys.stdin.buffer)
+    with suppress(ChildProcessError):
+        os.wait()  # for all of them, as SIGCHLD is ignored
     os._exit(0)  # nothing that was imported has to be closed
 
 

@@ -47,7 +47,13 @@ class Pool:
             self.batches[batch.future] = batch
             for index, split in enumerate(splits):
                 self.queue.put(batch.task, Item(batch, index, split))
+            batch.future.add_done_callback(self._withdraw)
             self.dispatch()
+
+    def _withdraw(self, future: Future[list[Any]]) -> None:
+        """Drops a batch whose task has cancelled its future before it began."""
+        if future.cancelled():
+            self.cancel(future)
 
     def use(self, launcher: Launcher | None, stand_in: Launcher | None = None) -> None:
         """Starts further processes with this launcher. See ProcessManager.use."""

@@ -45,23 +45,24 @@ def is_suspended(pid: int) -> bool:
 
 def start_of(pid: int) -> str | None:
     """When the process was started, as the kernel counts: another process with this number has another start. None if
-    it has ended, and on other systems.
+    it has ended, and on other systems. Raises OSError if that cannot be read now: this process may have too many open
+    files.
     """
     try:
         fields = _fields(Path(f"/proc/{pid}/stat"))
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] in _ENDED else fields[19]
 
 
 def has_ended(pid: int, within_s: float) -> bool:
-    """Whether all threads of the process end within this time. False on other systems."""
+    """Whether all threads of the process end within this time. False on other systems, and if that cannot be read."""
     deadline = time.monotonic() + within_s
     while sys.platform == "linux":
         try:  # of each thread: the first one may be a zombie while another one is still in a system call
             states = [_fields(thread / "stat")[0] for thread in Path(f"/proc/{pid}/task").iterdir()]
-        except (FileNotFoundError, ProcessLookupError):
-            states = [] if not Path(f"/proc/{pid}").exists() else ["?"]  # one thread has ended meanwhile: look again
+        except OSError:
+            states = [] if not Path(f"/proc/{pid}").exists() else ["?"]  # a thread has ended, or no file can be opened
         if all(state in _ENDED for state in states):
             return True
         if time.monotonic() > deadline:

@@ -1,6 +1,5 @@
 """Starting a worker: the checks before it, and waits that can be interrupted."""
 
-import resource
 import signal
 import threading
 from concurrent.futures import Future
@@ -13,7 +12,6 @@ from heeler.worker.startup import (
     StoppedError,
     checked_plugins,
     in_background,
-    raise_open_files_limit,
     wait_for,
 )
 from spark_tasks.errors import ConfigError
@@ -95,16 +93,6 @@ def test_a_signal_delivered_to_another_thread_is_handled():
         given.join()
         signal.signal(signal.SIGUSR1, before)
     assert received == ["signal"]
-
-
-def test_a_worker_raises_its_limit_of_open_files():
-    soft, hard = before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft // 2, hard))
-        raise_open_files_limit()
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(65_536, hard), hard)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_the_main_thread_detects_a_silent_herder():

@@ -41,6 +41,18 @@ def test_one_spare_process_is_kept_and_waiting_splits_make_room_for_others(rig: 
         assert future.result(20) == [f"held-{n}"]
 
 
+def test_a_batch_whose_future_is_cancelled_while_it_waits_is_dropped(rig: Rig) -> None:
+    """Its task is paused or stopped. It stayed until a process was free, and was reported as waiting."""
+    held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
+    wait_until(lambda: all(one.running() for one in held))
+    waits = rig.submit("a-0", Answer(1))
+    assert waits.cancel()
+    assert (waits in rig.pool.batches, len(rig.pool.queue)) == (False, 0)
+    for n, future in enumerate(held):
+        gates[f"held-{n}"].set()
+        assert future.result(20) == [f"held-{n}"]
+
+
 def test_cancelling_ends_one_process_and_leaves_all_others(rig: Rig) -> None:
     one, other = rig.gate("a-0", "one"), rig.gate("b-0", "other")
     waits = rig.submit("a-0", Answer(1), Answer(2))

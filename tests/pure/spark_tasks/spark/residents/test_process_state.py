@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from spark_tasks.spark.residents.process_state import cpu_use, has_ended, is_suspended
+from spark_tasks.spark.residents.process_state import cpu_use, has_ended, is_suspended, start_of
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say")
@@ -36,6 +39,30 @@ def test_a_process_runs_as_long_as_one_of_its_threads() -> None:
         assert not has_ended(process.pid, 0.05)
         process.kill()
         assert has_ended(process.pid, 20)
+
+
+@contextmanager
+def without_files() -> Iterator[None]:
+    """In this block, this process can open no file."""
+    before, opened = resource.getrlimit(resource.RLIMIT_NOFILE), []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for one in opened:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_no_process_has_ended_because_this_one_can_open_no_files() -> None:
+    with without_files():
+        assert not has_ended(os.getpid(), 0.0)
+        with pytest.raises(OSError, match="Too many open files"):
+            start_of(os.getpid())
+    assert start_of(os.getpid())
 
 
 def test_a_suspended_process_is_distinguished() -> None:

@@ -129,3 +129,41 @@ def test_a_local_process_that_ended_before_it_joined_has_failed(
     monkeypatch.setattr(local, "JOIN_S", 0.0)
     assert launcher.failure(1) == "it did not join within 0 s"
     launcher.close()
+
+
+def test_a_parent_that_starts_no_processes_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is suspended, or hangs in an import."""
+    program, started = tmp_path / "python", tmp_path / "started"
+    program.write_text(f"#!/bin/sh\necho >>{started}\ncat >/dev/null\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    launcher = LocalLauncher("", 1)
+    for number in (1, 2):
+        launcher.launch(Ticket(number, b""))
+        wait_until(lambda number=number: started.exists() and started.read_text() == "\n" * number)
+        monkeypatch.setattr(local, "JOIN_S", 0.0)
+        assert launcher.failure(number) == "it did not join within 0 s"
+        wait_until(lambda number=number: "ended" in str(launcher.failure(number)))
+        monkeypatch.setattr(local, "JOIN_S", 60.0)
+    launcher.close()
+
+
+def test_a_parent_whose_output_nobody_can_read_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\ncat >/dev/null\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    read: list[Any] = []
+
+    def pump(stream: Any, _name: str) -> None:
+        read.append(stream)
+        if len(read) == 1:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(local, "pump", pump)
+    launcher = LocalLauncher("", 1)
+    with pytest.raises(RuntimeError):
+        launcher.launch(Ticket(1, b""))
+    launcher.launch(Ticket(2, b""))
+    assert len(read) == 2
+    launcher.close()
