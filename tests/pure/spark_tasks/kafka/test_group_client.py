@@ -9,6 +9,7 @@ import pytest
 from kafka.consumer.subscription_state import SubscriptionState
 from kafka.errors import InvalidTopicError
 
+from spark_tasks.errors import ConfigError
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.connections import Loop
 from spark_tasks.kafka.group_client import GroupClient, TopicPattern, Topics, subscribe_to_pattern
@@ -105,9 +106,12 @@ def test_a_pattern_that_takes_long_is_given_up(regex: str, name: str) -> None:
     pattern = TopicPattern(compile_java(regex))
     assert not pattern.match("b")
     assert pattern.too_slow is None
+    pattern.check()
     assert not pattern.match(name)
     assert pattern.too_slow == name
     assert not pattern.match("b")
+    with pytest.raises(ConfigError, match=f"with the topic {name}, topics.regex takes too long to match"):
+        pattern.check()
 
 
 def test_a_pattern_that_takes_long_for_all_topics_together_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
