@@ -80,6 +80,12 @@ class _Metadata(ClusterMetadata):  # type: ignore[misc]
         super().update_metadata(metadata)
 
     @override
+    def add_coordinator(self, *arguments: Any, **keywords: Any) -> Any:
+        node = super().add_coordinator(*arguments, **keywords)
+        self._coordinators.clear()  # the library would keep each group for good, and nothing reads it
+        return node
+
+    @override
     def failed_update(self, exception: Any) -> None:
         self._failed = True
         super().failed_update(exception)

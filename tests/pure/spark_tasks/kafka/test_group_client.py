@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from kafka.consumer.subscription_state import SubscriptionState
 from kafka.errors import InvalidTopicError
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorResponse
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.regex import compile_java
@@ -91,6 +92,14 @@ def test_an_invalid_topic_name_does_not_affect_other_members(client: GroupClient
         one.set_topics(["a topic"])
     two.set_topics(["a"])
     assert asked(client) == {"a"}
+
+
+def test_the_groups_of_members_that_have_left_do_not_pile_up(client: GroupClient) -> None:
+    """The client lives as long as any of the worker's members."""
+    found = FindCoordinatorResponse(error_code=0, node_id=1, host="here", port=1, version=3)
+    assert Topics(client.metadata).add_coordinator(found, CoordinatorType.GROUP, "g") == "coordinator-1"
+    assert client.metadata.get_coordinator("g") is None
+    assert client.metadata.broker_metadata("coordinator-1").host == "here"
 
 
 def test_the_whole_names_of_topics_match_a_pattern_as_in_java() -> None:
