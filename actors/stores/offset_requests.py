@@ -155,7 +155,7 @@ class OffsetRequests:
         properties = client_properties(self._config.originals, config, "consumer")
         settings = consumer_settings(connector, 0, config, properties)
         with self._group_offsets(config) as groups:
-            return groups.lag(settings.group_id, settings.pattern or settings.topics)
+            return groups.lag(settings)
 
     # ------------------------------------------------------------ altering
     def _alter(self, request: AlterOffsets) -> str:

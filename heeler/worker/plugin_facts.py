@@ -4,6 +4,7 @@ another thread, and every question is answered within a deadline.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import Kind, PluginInfo, Plugins
 from storage.daemon_pool import DaemonPool
 from storage.ids import Config
+
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 WAIT_S = 5.0
@@ -41,14 +44,15 @@ class PluginFacts:
         self._descriptions: dict[Hashable, tuple[Future[Any], float]] = {}  # in progress
 
     def connector_type(self, config: Config | None, *, waits: bool = True) -> Literal["source", "sink", "unknown"]:
-        """Returns the type of the connector class in a config; "unknown" if there is no such class, or if it has not
-        been imported in time. `waits`: False returns at once.
+        """Returns the type of the connector class in a config; "unknown" if there is no such class, if it has not
+        been imported in time, or after an error of a plugin. `waits`: False returns at once.
         """
         given = config or {}
         which = given.get("connector.class"), given.get("connector.plugin.version")
         found = "unknown"
         with suppress(TimeoutError):
-            found = self._fact(which, lambda: self._plugins.connector_type(given), self._wait_s, waits=waits)
+            look_up = _or("unknown", lambda: self._plugins.connector_type(given))
+            found = self._fact(which, look_up, self._wait_s, waits=waits)
         return cast("Literal['source', 'sink', 'unknown']", found)
 
     def version(self, kind: Kind, name: str, wanted: str | None) -> str | None:
@@ -58,9 +62,8 @@ class PluginFacts:
             plugin = self._plugins.get(kind, name, wanted)
             return plugin.version if plugin is not None else None
 
-        # ConnectError: there is no such version; the connector itself fails with that error
-        with suppress(TimeoutError, ConnectError):
-            return self._fact((kind, name, wanted), look_up, self._wait_s)
+        with suppress(TimeoutError):
+            return self._fact((kind, name, wanted), _or(None, look_up), self._wait_s)
         return None
 
     def all(self) -> Sequence[PluginInfo]:
@@ -97,6 +100,21 @@ class PluginFacts:
             fact, until = self._facts[which]
         found: T = _in_time(fact, until if waits else 0)
         return found
+
+
+def _or(unknown: T, look_up: Callable[[], T]) -> Callable[[], T]:
+    """Returns a look-up that answers `unknown` after an error: the pages that ask are about other plugins, too."""
+
+    def guarded() -> T:
+        try:
+            return look_up()
+        except ConnectError:  # such as a version that is missing; the connector itself fails with that error
+            return unknown
+        except Exception:  # a plugin's code may raise anything
+            _logger.exception("A plugin could not be looked up")
+            return unknown
+
+    return guarded
 
 
 def _in_time(fact: Future[T], until: float) -> T:

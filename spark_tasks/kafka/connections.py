@@ -34,6 +34,7 @@ _REFUSALS: Final = (
 )  # fmt: skip
 _THROTTLE_STEP_S: Final = 0.005
 _MIN_SWEEP: Final = 64  # cancelled timers
+MAX_COORDINATORS: Final = 5_000
 UNBOUNDED_IN_FLIGHT: Final = 10_000  # callers limit their requests themselves; the library's default is too low
 
 
@@ -282,7 +283,11 @@ class Connections:
         )
         response = await self.send(request, None)
         coordinator = response.coordinators[0] if response.API_VERSION >= 4 else response
-        node: str = self._manager.cluster.add_coordinator(coordinator, CoordinatorType.TRANSACTION, transactional_id)
+        cluster = self._manager.cluster
+        node: str = cluster.add_coordinator(coordinator, CoordinatorType.TRANSACTION, transactional_id)
+        cluster._coordinators.clear()  # noqa: SLF001 - the library would keep each id for good, and nothing reads it
+        if len(self._coordinators) >= MAX_COORDINATORS:  # most are of tasks that have ended
+            self._coordinators.clear()
         self._coordinators[transactional_id] = node
         return node
 

@@ -24,6 +24,8 @@ from kafka.protocol.consumer import JoinGroupRequest, SyncGroupRequest
 from kafka.util import ensure_valid_topic_name
 from typing_extensions import override
 
+from spark_tasks.errors import ConfigError
+from spark_tasks.java.bounded_match import TOO_SLOW
 from spark_tasks.kafka.connections import UNBOUNDED_IN_FLIGHT, Loop, Manager
 
 _METADATA_BACKOFF_MS: Final = 1_000  # the metadata of a missing topic is requested until the topic exists
@@ -76,6 +78,12 @@ class _Metadata(ClusterMetadata):  # type: ignore[misc]
             self._failed = False
             self.covered = frozenset(self._requested)
         super().update_metadata(metadata)
+
+    @override
+    def add_coordinator(self, *arguments: Any, **keywords: Any) -> Any:
+        node = super().add_coordinator(*arguments, **keywords)
+        self._coordinators.clear()  # the library would keep each group for good, and nothing reads it
+        return node
 
     @override
     def failed_update(self, exception: Any) -> None:
@@ -240,6 +248,11 @@ class TopicPattern:
     def match(self, topic: str) -> bool:
         """Returns whether the topic matches; the method that kafka-python calls."""
         return self.too_slow is None and self._known(topic)
+
+    def check(self) -> None:
+        """Raises ConfigError if no more topics are tried."""
+        if self.too_slow is not None:
+            raise ConfigError(f"with the topic {self.too_slow}, topics.regex {TOO_SLOW}, or set topics")
 
     def _matches(self, topic: str) -> bool:
         begun = time.monotonic()

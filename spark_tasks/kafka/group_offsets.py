@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,6 +15,8 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.connections import net_client
+from spark_tasks.kafka.group_client import TopicPattern
+from spark_tasks.kafka.group_settings import ConsumerSettings
 
 T = TypeVar("T")
 
@@ -62,25 +63,33 @@ class GroupOffsets:
         if outcome not in ("OK", GroupIdNotFoundError.__name__):
             raise OffsetNotChangedError(outcome)
 
-    def lag(self, group: str, topics: Iterable[str] | re.Pattern[str]) -> tuple[int, int]:
-        """The group's total lag in these topics in records, and the number of their partitions. The lag of a partition
-        without an offset is all of its records.
+    def lag(self, settings: ConsumerSettings) -> tuple[int, int]:
+        """The total lag in records of a group in the topics of its members, and the number of their partitions. The lag
+        of a partition without an offset is all of its records.
         """
-        return _translated(lambda: self._lag(group, topics))
+        return _translated(lambda: self._lag(settings))
 
-    def _lag(self, group: str, topics: Iterable[str] | re.Pattern[str]) -> tuple[int, int]:
-        if isinstance(topics, re.Pattern):
-            topics = filter(topics.fullmatch, self._admin.list_topics())
-        names = list(topics)
-        described: Sequence[Any] = self._admin.describe_topics(names) if names else ()
+    def _lag(self, settings: ConsumerSettings) -> tuple[int, int]:
+        described = self._topics(settings)
         partitions = [kafka.TopicPartition(topic["name"], partition["partition_index"])
                       for topic in described for partition in topic["partitions"]]
+        group = settings.group_id
         done = self._admin.list_group_offsets({group: None}).get(group, {})
         ends = self._admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
         new = [partition for partition in partitions if partition not in done]
         starts = self._admin.list_partition_offsets(dict.fromkeys(new, OffsetSpec.EARLIEST)) if new else {}
         lags = (max(0, end.offset - (done if at in done else starts)[at].offset) for at, end in ends.items())
         return sum(lags), len(partitions)
+
+    def _topics(self, settings: ConsumerSettings) -> Sequence[Any]:
+        if settings.pattern is None:
+            named: Sequence[Any] = self._admin.describe_topics(list(settings.topics))
+            return named
+        pattern, internal = TopicPattern(settings.pattern), not settings.exclude_internal_topics
+        found = [topic for topic in self._admin.describe_topics()
+                 if (internal or not topic["is_internal"]) and pattern.match(topic["name"])]
+        pattern.check()
+        return found
 
 
 def _translated(call: Callable[[], T]) -> T:

@@ -253,9 +253,8 @@ class GroupConsumer:
         try:
             if self.stays():
                 return True
-            if (topic := self._too_slow) is not None:
-                raise ConfigError(f"topics.regex takes too long to match, for example the topic {topic!r}; simplify it "
-                                  "(nested repetitions such as (a+)+ are slow), or set topics")
+            if self._pattern is not None:
+                self._pattern.check()
             if coordinator.refused:
                 raise protocol.TopicAuthorizationFailedError(", ".join(sorted(coordinator.refused)))
             leaving()
@@ -271,7 +270,7 @@ class GroupConsumer:
     def stays(self) -> bool:
         """Does the same as `poll` if there is nothing to do, or returns False. Another thread may commit meanwhile."""
         member = self._coordinator
-        if self._was_suspended or self._too_slow is not None:
+        if self._was_suspended or (self._pattern is not None and self._pattern.too_slow is not None):
             return False
         if not member.stable() or member.refused or member.need_rejoin():
             return False
@@ -288,10 +287,6 @@ class GroupConsumer:
         if self._client is not None and not self._is_settled and time.monotonic() - self._joined_at > SETTLED_S:
             self._is_settled = True
             self._net.call_soon_threadsafe(self._client.disconnect)
-
-    @property
-    def _too_slow(self) -> str | None:
-        return None if self._pattern is None else self._pattern.too_slow
 
     def take_change(self) -> bool:
         """Returns whether partitions have been assigned or revoked since the last call."""

@@ -241,7 +241,7 @@ class Plugins:
         if found not in self._others:
             return _import(found)
         try:
-            return Plugin(found.name, found.kind, self._others[found](), found.location)
+            return _checked_version(Plugin(found.name, found.kind, self._others[found](), found.location))
         except ConfigError as error:
             _logger.warning("Could not use plugin %s (%s): %s", found.name, found.target, error)
             return error
@@ -276,10 +276,10 @@ def _import(found: Found) -> Plugin | Exception:
         with plugin_code():
             cls = resolve(found)
             _check(cls)
+            return _checked_version(Plugin(found.name, found.kind, cls, found.location))
     except Exception as e:  # noqa: BLE001  (a plugin's module may raise anything, which must not affect other plugins)
         _logger.warning("Could not import plugin %s (%s) from %s: %r", found.name, found.target, found.location, e)
         return e
-    return Plugin(found.name, found.kind, cls, found.location)
 
 
 def _check(cls: type[Any]) -> None:
@@ -289,6 +289,15 @@ def _check(cls: type[Any]) -> None:
         definition.check()
     if mistake := getattr(cls, "mistake", None):
         raise ConfigError(mistake)
+    aliases = getattr(cls, "aliases", ())
+    if not isinstance(aliases, tuple | list | set | frozenset) or not all(isinstance(alias, str) for alias in aliases):
+        raise ConfigError(f"{cls.__qualname__}.aliases is {aliases!r}; it must be a tuple of strings")
+
+
+def _checked_version(plugin: Plugin) -> Plugin:
+    """Raises ConfigError for a version that cannot be compared, as look-ups of other plugins would otherwise."""
+    _age(plugin)
+    return plugin
 
 
 def describe_error(error: Exception) -> str:

@@ -11,11 +11,16 @@ from itertools import pairwise
 from spark_tasks.errors import ConfigError
 
 _PARTS = re.compile(r"\d+|[a-zA-Z]+")
+_TOO_LONG = re.compile(r"\d{101}")  # Python refuses to convert thousands of digits
 _NEXT_RANGE = re.compile(r"(?<=[\])])\s*,\s*(?=[\[(])")  # the comma between two ranges
 
 
 def sort_key(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[int, str], ...]]:
-    """A sort key for versions: numbers by value, 1.0 equal to 1, a pre-release (1.0-rc1) before its release (1.0)."""
+    """A sort key for versions: numbers by value, 1.0 equal to 1, a pre-release (1.0-rc1) before its release (1.0).
+    Raises ConfigError for a number of more than 100 digits.
+    """
+    if _TOO_LONG.search(version):
+        raise ConfigError(f"Invalid version '{version[:20]}...': a number in it has more than 100 digits")
     parts = _PARTS.findall(version.partition("+")[0])
     split = next((n for n, part in enumerate(parts) if not part.isdigit()), len(parts))
     release = [int(part) for part in parts[:split]]

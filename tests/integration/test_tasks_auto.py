@@ -29,7 +29,7 @@ def test_tasks_are_added_with_a_backlog_and_removed_without_it(rig, topic_name):
     rig.kafka.create(topic_name, PARTITIONS)
     rig.kafka.send(topic_name, numbers(0, FIRST))
     release, out = rig.folder / "release", rig.folder / "out"
-    rig.create(topic_name, {**SLOW_SINK, "topics": topic_name, "path": str(out), "release": str(release),
+    rig.create(topic_name, {**SLOW_SINK, "topics.regex": topic_name, "path": str(out), "release": str(release),
                             "tasks.max": "3", "tasks.auto": "true"})
     rig.wait_states(topic_name, ["RUNNING"] * 4, 60)  # itself and three tasks: two of them came later
     story = str(rig.call("GET", f"/connectors/{topic_name}/story"))

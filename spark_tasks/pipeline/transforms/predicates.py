@@ -14,7 +14,7 @@ from spark_tasks.config.validators import ValidRegex
 from spark_tasks.java.regex import compile_java
 from spark_tasks.pipeline.transforms.base import Predicate
 from spark_tasks.pipeline.transforms.headers import has_header
-from spark_tasks.pipeline.transforms.topics import topics_of
+from spark_tasks.pipeline.transforms.topics import topic_matches, topics_of
 
 
 class HasHeaderKey(Predicate):
@@ -61,8 +61,9 @@ class TopicNameMatches(Predicate):
     @override
     def test(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         topics = topics_of(batch)
-        names = topics.dictionary.to_pylist()
-        fits = [name is not None and self._pattern.fullmatch(name) is not None for name in names]
+        used = set(topics.indices.unique().to_pylist())
+        fits = [index in used and name is not None and topic_matches(self._pattern, name, "pattern")
+                for index, name in enumerate(topics.dictionary.to_pylist())]
         if not fits:
             return pa.array(np.zeros(len(batch), np.bool_))
         return pc.fill_null(pa.array(fits).take(topics.indices), False)

@@ -13,7 +13,7 @@ from spark_tasks.config.validators import ValidRegex
 from spark_tasks.java.regex import compile_java
 from spark_tasks.pipeline.java_values import JavaError
 from spark_tasks.pipeline.transforms.base import Transform
-from spark_tasks.pipeline.transforms.topics import renamed
+from spark_tasks.pipeline.transforms.topics import renamed, topic_matches
 
 _NAMED = re.compile(r"\$\{([A-Za-z0-9]*)")
 
@@ -39,7 +39,7 @@ class RegexRouter(Transform):
         return renamed(batch, self._rename) if len(batch) else batch
 
     def _rename(self, topic: str) -> str:
-        if not self._pattern.fullmatch(topic):
+        if not topic_matches(self._pattern, topic, "regex"):
             return topic
         match = self._pattern.search(topic)
         if match is None:

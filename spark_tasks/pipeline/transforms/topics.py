@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pyarrow as pa
 
 from spark_tasks.errors import DataError
+from spark_tasks.java.bounded_match import TOO_SLOW, matches
 from spark_tasks.pipeline.transforms.columns_or_rows import put
 
 
@@ -16,6 +18,16 @@ def topics_of(batch: pa.RecordBatch) -> pa.DictionaryArray:
         raise DataError("the records have no topic")
     topics = batch.column("topic")
     return topics if pa.types.is_dictionary(topics.type) else topics.dictionary_encode()
+
+
+def topic_matches(pattern: re.Pattern[str], topic: str, key: str) -> bool:
+    """Returns whether the whole topic matches the pattern of a configuration key. Raises DataError if that takes too
+    long.
+    """
+    try:
+        return matches(pattern, topic)
+    except TimeoutError:  # as a cause, it would make this an outage, after which the batch is tried again
+        raise DataError(f"with the topic {topic}, {key} {TOO_SLOW}") from None
 
 
 def renamed(batch: pa.RecordBatch, rename: Callable[[str], str]) -> pa.RecordBatch:

@@ -47,6 +47,8 @@ class SlowPlugins:
 
     def _import(self, name: str | None) -> None:
         self.calls.append(name)
+        if name == "Bad":
+            raise TypeError("a plugin's defect")
         if name != "Good":
             assert self.imported.wait(WITHIN_S)
 
@@ -95,6 +97,15 @@ def test_the_version_of_a_plugin(plugins: SlowPlugins) -> None:
     assert facts.version(Kind.CONVERTER, "C", None) == "1.2"
     assert facts.version(Kind.CONVERTER, "C", "[2.0,)") is None
     assert facts.version(Kind.TRANSFORMATION, "C", None) is None
+
+
+def test_a_defect_of_a_plugin_is_no_error_of_pages_about_others(
+        facts: PluginFacts, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        assert facts.connector_type({"connector.class": "Bad"}) == "unknown"
+        assert facts.version(Kind.CONVERTER, "Bad", None) is None
+    assert caplog.text.count("TypeError: a plugin's defect") == 2, "once for each question"
+    assert facts.connector_type({"connector.class": "Good"}) == "source"
 
 
 def test_the_list_of_plugins_is_refused_while_one_hangs(plugins: SlowPlugins, facts: PluginFacts) -> None:

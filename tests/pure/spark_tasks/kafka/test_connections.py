@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.errors import SaslAuthenticationFailedError
 from kafka.net.manager import KafkaConnectionManager
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
 
 from heeler.worker.logs import ConnectFormatter, log_context
 from spark_tasks.kafka.cluster import KafkaCluster
@@ -67,6 +68,30 @@ def test_coroutines_cancelled_by_close_are_not_logged_as_defects(connections, ca
         assert begun.wait(10)
         connections.close()
     assert [record for record in caplog.records if record.name.startswith("spark_tasks")] == []
+
+
+def test_coordinators_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker, and its executor processes, see the transactional ids of all tasks that have ever run."""
+    managers, asked = [], []
+
+    class Seen(Manager):
+        def __init__(self, *arguments: Any, **configs: Any) -> None:
+            super().__init__(*arguments, **configs)
+            managers.append(self)
+
+    async def answer(request: FindCoordinatorRequest, _node: object) -> FindCoordinatorResponse:
+        asked.append(request.key)
+        return FindCoordinatorResponse(error_code=0, node_id=1, host="here", port=1, version=3)
+
+    monkeypatch.setattr("spark_tasks.kafka.connections.Manager", Seen)
+    monkeypatch.setattr("spark_tasks.kafka.connections.MAX_COORDINATORS", 3)
+    connections = Connections({"bootstrap_servers": ["127.0.0.1:1"]})
+    monkeypatch.setattr(connections, "send", answer)
+    for name in ("a", "b", "c", "a", "c", "d", "a"):
+        assert connections.run(connections.coordinator, name) == "coordinator-1"
+    connections.close()
+    assert asked == ["a", "b", "c", "d", "a"], "at most three are known"
+    assert {managers[0].cluster.get_coordinator(name, CoordinatorType.TRANSACTION) for name in asked} == {None}
 
 
 @pytest.mark.parametrize("kind", [Manager, RecoveringManager])

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from kafka.consumer.subscription_state import SubscriptionState
 from kafka.errors import InvalidTopicError
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorResponse
 
+from spark_tasks.errors import ConfigError
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.connections import Loop
 from spark_tasks.kafka.group_client import GroupClient, TopicPattern, Topics, subscribe_to_pattern
@@ -92,6 +94,14 @@ def test_an_invalid_topic_name_does_not_affect_other_members(client: GroupClient
     assert asked(client) == {"a"}
 
 
+def test_the_groups_of_members_that_have_left_do_not_pile_up(client: GroupClient) -> None:
+    """The client lives as long as any of the worker's members."""
+    found = FindCoordinatorResponse(error_code=0, node_id=1, host="here", port=1, version=3)
+    assert Topics(client.metadata).add_coordinator(found, CoordinatorType.GROUP, "g") == "coordinator-1"
+    assert client.metadata.get_coordinator("g") is None
+    assert client.metadata.broker_metadata("coordinator-1").host == "here"
+
+
 def test_the_whole_names_of_topics_match_a_pattern_as_in_java() -> None:
     subscription = SubscriptionState()
     subscribe_to_pattern(subscription, TopicPattern(compile_java("in[0-9&&[^6]]")), None)
@@ -105,9 +115,12 @@ def test_a_pattern_that_takes_long_is_given_up(regex: str, name: str) -> None:
     pattern = TopicPattern(compile_java(regex))
     assert not pattern.match("b")
     assert pattern.too_slow is None
+    pattern.check()
     assert not pattern.match(name)
     assert pattern.too_slow == name
     assert not pattern.match("b")
+    with pytest.raises(ConfigError, match=f"with the topic {name}, topics.regex takes too long to match"):
+        pattern.check()
 
 
 def test_a_pattern_that_takes_long_for_all_topics_together_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+from functools import partial
 
 import pytest
 
@@ -252,6 +253,7 @@ def test_the_connector_type_follows_from_the_config(folder):
     plugins = registry(folder)
     assert plugins.connector_type({"connector.class": "Typed"}) == "source"
     assert plugins.connector_type({"connector.class": "Nope"}) == "unknown"
+    assert plugins.connector_type({"connector.class": "Typed", "connector.plugin.version": "1" * 5000}) == "unknown"
     assert plugins.connector_type({}) == "unknown"
     assert plugins.connector_type(None) == "unknown"
 
@@ -335,6 +337,21 @@ MISTAKES = """
         accepts = "row"
         config_def = ConfigDef()
 
+    class NoneTransform(Transform):
+        aliases = None
+
+    class TextTransform(Transform):
+        aliases = "com.acme.Foo"
+
+    class MixedTransform(Transform):
+        aliases = ("com.acme.Mixed", 1)
+
+    class LongTransform(Transform):
+        version = "1" * 5000
+
+    class RaisingTransform(Transform):
+        version = type("Version", (), {"__str__": lambda self: 1 / 0})()
+
     @source("name strin")
     def Schema(options, start):
         return [], {}
@@ -357,6 +374,13 @@ WRONG_N = "the definition of configuration n is wrong:"
      f"{WRONG_N} its type is 'int'; it must be a member of Type, such as Type.STRING"),
     (Kind.CONNECTOR, "TwiceConnector", "Configuration n is defined twice."),
     (Kind.CONNECTOR, "ShapeConnector", """ShapeConnector.accepts is 'row'; it must be "records" or "rows\""""),
+    (Kind.TRANSFORMATION, "NoneTransform", "NoneTransform.aliases is None; it must be a tuple of strings"),
+    (Kind.TRANSFORMATION, "TextTransform", "TextTransform.aliases is 'com.acme.Foo'; it must be a tuple of strings"),
+    (Kind.TRANSFORMATION, "MixedTransform",
+     "MixedTransform.aliases is ('com.acme.Mixed', 1); it must be a tuple of strings"),
+    (Kind.TRANSFORMATION, "LongTransform",
+     "Invalid version '11111111111111111111...': a number in it has more than 100 digits"),
+    (Kind.TRANSFORMATION, "RaisingTransform", "ZeroDivisionError: division by zero (acme_many.py, line 31)"),
     (Kind.CONNECTOR, "Schema",
      "@source: the schema 'name strin' cannot be parsed near 'name strin': unknown type strin"),
 ])
@@ -367,6 +391,16 @@ def test_one_class_with_a_mistake_hides_no_other_of_its_module(folder, kind, nam
     with pytest.raises(PluginNotFoundError) as caught:
         plugins.find(kind, name)
     assert str(caught.value) == f"Plugin acme_many.{name} (acme_many:{name}) cannot be imported: {message}"
+    assert plugins.get(kind, "com.acme.Fo") is None, "which asks for the aliases of all"
+
+
+def test_a_java_plugin_with_an_absurd_version_hides_no_other():
+    java = {Found(name, Kind.CONNECTOR, f"java:{name}", "plugin.path"): partial(type, name, (), {"version": version})
+            for name, version in (("com.acme.Bad", "1" * 5000), ("com.acme.Good", "1.0"))}
+    plugins = Plugins(installed=(), others=java)
+    assert [i.class_name for i in plugins.all()] == ["com.acme.Good"]
+    with pytest.raises(PluginNotFoundError, match=r"cannot be imported: Invalid version '1{20}\."):
+        plugins.connector("com.acme.Bad")
 
 
 def test_the_error_for_a_module_that_raises_names_its_line(folder):

@@ -37,6 +37,13 @@ def test_invalid_ranges_are_refused(text):
         parse_requirement(text)
 
 
+@pytest.mark.parametrize("text", ["1" * 5000, f"[1.{'1' * 101},)", f"(,1-rc{'0' * 101}]"])
+def test_numbers_of_absurd_length_are_refused(text):
+    """Python raises ValueError for more than 4,300 digits."""
+    with pytest.raises(ConfigError, match=r"^Invalid version '.{,20}\.\.\.': a number in it has more than 100 digits"):
+        assert "1.0" in parse_requirement(text)
+
+
 @given(st.text(max_size=10))
 def test_any_text_is_a_range_or_an_error(text):
     with suppress(ConfigError):

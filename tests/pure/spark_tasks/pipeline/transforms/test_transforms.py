@@ -13,6 +13,8 @@ from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
 from spark_tasks.pipeline.transforms.chain import Stage, TransformError
 from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError
+from spark_tasks.pipeline.transforms.predicates import TopicNameMatches
+from spark_tasks.pipeline.transforms.regex_router import RegexRouter
 from tests.rigs.chains import SCHEMALESS, T, chain, rows, sink
 from tests.rigs.raw_records import worker
 
@@ -136,6 +138,30 @@ def test_records_of_which_a_predicate_does_not_know_are_not_selected():
     answer = pa.array([True, None, False, None])
     assert answered(answer, negate=False) == ["A", "b", "c", "d"]
     assert answered(answer, negate=True) == ["a", "B", "C", "D"]
+
+
+def router():
+    transform = RegexRouter()
+    transform.configure({"regex": "(a|aa)+[bc]", "replacement": "x"})
+    return Stage("r", "RegexRouter", transform)
+
+
+def guarded():
+    predicate, transform = TopicNameMatches(), Returning()
+    predicate.configure({"pattern": "(a|aa)+[bc]"})
+    transform.of = lambda batch: batch
+    return Stage("r", "Returning", transform, predicate)
+
+
+@pytest.mark.parametrize(("stage", "key"), [(router(), "regex"), (guarded(), "pattern")])
+def test_a_pattern_that_takes_long_is_an_error_of_its_record(stage, key):
+    """The task hung in it."""
+    topics = pa.array(["ab", "a" * 40, "b"]).dictionary_encode()
+    batch = pa.RecordBatch.from_pydict({"topic": topics, "value": list("abc")})
+    with pytest.raises(TransformError, match=f"with the topic a{{40}}, {key} takes too long to match; simpl") as bad:
+        list(stage.apply(batch))
+    assert bad.value.part.row == 1
+    assert rows(stage.apply(batch.slice(0, 1))) == ["a"]
 
 
 @pytest.mark.parametrize(("name", "options", "why"), [
