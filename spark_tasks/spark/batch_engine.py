@@ -136,7 +136,13 @@ class SparkEngine(Engine):
                 self._changed.notify()
         if refusal is not None:
             submission.fail(refusal)
+        submission.future.add_done_callback(self._withdraw)
         return submission.future
+
+    def _withdraw(self, future: Future[list[Any]]) -> None:
+        """Drops a batch whose task has cancelled its future before it began."""
+        if future.cancelled():
+            self.cancel(future)
 
     def release(self, connector: str) -> None:
         """A task of this connector has ended. Its processes are Spark's, which are for all connectors."""

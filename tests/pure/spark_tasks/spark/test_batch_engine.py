@@ -104,3 +104,9 @@ def test_the_cancellation_of_a_batch_does_not_wait_for_a_suspended_spark(monkeyp
     Spark.resumed.set()
     wait_until(lambda: Spark.cancelled == Spark.asked)
     engine.close()
+
+
+def test_a_batch_whose_future_is_cancelled_while_it_waits_is_dropped() -> None:
+    engine = SparkEngine({})
+    assert engine.submit("a-0", [Answer(1)]).cancel()
+    assert engine.figures().waiting == 0
