@@ -8,31 +8,19 @@ from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.process.log_lines import text_below
-
-_TRACES = logging.Formatter()
+from spark_tasks.process.log_lines import FormattingFilter, text_below
 
 
-class MaskingFilter(logging.Filter):
+class MaskingFilter(FormattingFilter):
     """Masks every record and lets it pass, whatever formatter follows."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """True."""
+        super().filter(record)
         secrets = process_secrets()
-        try:
-            text = record.getMessage()
-        except Exception:  # noqa: BLE001 - wrong arguments of a plugin's line: its handler reports them on stderr
-            return True
-        masked = secrets.mask(text)
-        if masked != text:
-            record.msg, record.args = masked, None
-        if record.exc_text:  # a previous handler has formatted it
+        record.msg = secrets.mask(record.msg)
+        if record.exc_text:
             record.exc_text = secrets.mask(record.exc_text)
-        elif record.exc_info:
-            trace = _TRACES.formatException(record.exc_info)
-            masked = secrets.mask(trace)
-            if masked != trace:
-                record.exc_text = masked  # formatters use this text if it is set
         if record.stack_info:
             record.stack_info = secrets.mask(record.stack_info)
         if below := text_below(record):

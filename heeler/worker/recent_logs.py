@@ -33,7 +33,7 @@ class RecentLogs(logging.Handler):
             return
         try:
             line = self.format(record)
-        except Exception:  # noqa: BLE001 - the __str__ of an argument may raise; logging reports that with handleError
+        except Exception:  # noqa: BLE001 - the code that logs must not fail; logging reports that with handleError
             self.handleError(record)
             return
         kept = self._lines.setdefault(connector, deque(maxlen=LINES))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -14,16 +15,19 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from actors.errors import BadRequestError, ConflictError
 from spark_tasks.config.auto_tasks import stored
 from spark_tasks.config.masking import passwords, process_secrets
 from spark_tasks.errors import ConnectError, plugin_code
 from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer, has_placeholder
+from spark_tasks.process.bounded_read import TooLongError, read_bounded
+from spark_tasks.process.full_memory import end_first
 from storage.daemon_pool import DaemonPool
 
 LONGEST_S: Final = 60.0
+LARGEST: Final = 16 << 20  # bytes of a result
 MAX_CONCURRENT: Final = 2  # each is a process of some 200 MB
 LOOK_UP_S: Final = 20.0  # for config providers; with LONGEST_S less than the 90 s after which clients give up
 MAX_LOOK_UPS: Final = 16  # each may hang for good
@@ -96,25 +100,48 @@ class Trials:
             return self._transformer.transform(config)
 
 
-def _run(request: str, errors: int) -> tuple[int, str]:
+def _run(request: str, errors: int) -> tuple[int, bytes]:
     """Returns the exit code and the standard output of a trial's process. `errors`: the descriptor of its standard
-    error. Raises subprocess.TimeoutExpired.
+    error. Raises subprocess.TimeoutExpired, and ConnectError if it has too much output.
     """
+    deadline = time.monotonic() + LONGEST_S
     with subprocess.Popen([sys.executable, "-m", "heeler.worker.trial_process"], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, stderr=errors, encoding="utf-8", start_new_session=True) as process:
+                          stdout=subprocess.PIPE, stderr=errors, start_new_session=True) as process:
+        assert process.stdin and process.stdout  # noqa: S101, PT018 - Popen opens pipes
+        end_first(process.pid)
         ending = threading.Thread(target=_end_group_of, args=(process,), name="trial-end", daemon=True)
+        giving = threading.Thread(target=_give, args=(process.stdin, request), name="trial-input", daemon=True)
         ending.start()
+        giving.start()
+        descriptor, ready = process.stdout.fileno(), select.poll()
+        ready.register(descriptor, select.POLLIN)
+
+        def read(size: int) -> bytes:
+            if not ready.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                raise subprocess.TimeoutExpired(process.args, LONGEST_S)
+            return os.read(descriptor, size)
+
         try:
-            output, _ = process.communicate(request, LONGEST_S)
+            output = read_bounded(read, LARGEST)
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except TooLongError:
+            raise ConnectError(f"The records of the trial are too large: its result has more than {LARGEST >> 20} MiB, "
+                               "as each stage repeats them; use a smaller limit, or smaller records") from None
         finally:
             process.kill()
             ending.join()
+            giving.join()
     return process.returncode, output
 
 
-def _end_group_of(process: subprocess.Popen[str]) -> None:
+def _give(stdin: IO[bytes], request: str) -> None:
+    with suppress(BrokenPipeError), stdin:  # the process may end before it has read all
+        stdin.write(request.encode())
+
+
+def _end_group_of(process: subprocess.Popen[bytes]) -> None:
     """Ends what the process has started, as soon as it has ended: a child may have its standard output, and then
-    `communicate` waits for that child.
+    reading it waits for that child.
     """
     process.wait()
     with suppress(ProcessLookupError, PermissionError):  # there is nothing left; on macOS the second one

@@ -2,7 +2,7 @@
 
 A process has one `Secrets` (`process_secrets`), as it has one log and one standard error. A secret is recognized as it
 is, and in its usual quoted and encoded forms (see `forms` and `codes`). Each line of a secret with several lines counts
-as a secret, too.
+as a secret, too. Of a large one, which would have a hundred times its size in forms, only the first lines do.
 
 To hide a secret of one or two letters would make a log unreadable and protect nothing. So it depends on the length:
 - values of at least 8 characters are hidden everywhere, even inside a word;
@@ -18,8 +18,8 @@ import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from functools import cache, lru_cache
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
@@ -32,6 +32,11 @@ ANYWHERE: Final = 8
 _PLAIN: Final = ("true", "false", "null", "none")
 OWNERS: Final = 10_000
 VALUES_EACH: Final = 1000  # per owner; some values expire within minutes, and clients may validate any number of them
+SIZE_EACH: Final = 64 << 20  # bytes of the forms of these values
+_FORM_BYTES: Final = 400  # that Occurrences adds to the length of each
+LARGE: Final = 65_536  # characters; a secret with more, or with more than so many lines, is a large one
+LINES: Final = 500
+_Forms = tuple[tuple[str, bool], ...]  # texts to hide, and whether also inside words
 _WORD = re.compile(r"[^\W_]")
 # A password inside a value such as sasl.jaas.config.
 _INNER = re.compile(
@@ -109,32 +114,37 @@ class Secrets:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values: OrderedDict[str | None, OrderedDict[str, None]] = OrderedDict()
+        self._values: OrderedDict[str | None, OrderedDict[str, int]] = OrderedDict()  # with the size of their forms
+        self._forms: dict[str, _Forms] = {}  # of all these values; thousands of connectors may have the same ones
         self._index = Occurrences()
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Secrets:
         """Returns an instance for these values alone, which also hides values that are too short to hide elsewhere."""
         made = cls()
-        made._index = _index(values, alone=1)
+        made._index = _index(_forms_of_each(set(values), {}, alone=1))
         return made
 
     def add(self, owner: str | None, values: Iterable[str]) -> None:
-        """Hides these values from now on. Keeps at least the 900 newest values of each owner. `owner`: the name of a
-        connector, "" for the worker, None for configurations that are only validated.
+        """Hides these values from now on. Keeps at least the 900 newest values of each owner, or fewer if some are
+        large. `owner`: the name of a connector, "" for the worker, None for configurations that are only validated.
         """
-        new = [value for value in values if len(value) >= ALONE]
+        new = dict.fromkeys(value for value in values if len(value) >= ALONE)
         if not new:
             return
+        forms = _forms_of_each(new, self._forms)  # takes long for large values: others do not wait for it
         with self._lock:
             known = self._values.setdefault(owner, OrderedDict())
             self._values.move_to_end(owner)
-            _add(self._index, (value for value in new if value not in known))
             for value in new:
-                known[value] = None
+                if value not in self._forms:
+                    self._forms[value] = forms[value]
+                    _add(self._index, forms[value])
+                known[value] = _size(forms[value])
                 known.move_to_end(value)
-            if _shortened(known, VALUES_EACH) or _shortened(self._values, OWNERS):
-                self._index = _index({value for values in self._values.values() for value in values})
+            if any([_lightened(known, len(new)), _shortened(known, VALUES_EACH), _shortened(self._values, OWNERS)]):
+                self._forms = {value: self._forms[value] for values in self._values.values() for value in values}
+                self._index = _index(self._forms)
 
     def of_connector(self, connector: str) -> tuple[str, ...]:
         """Returns the known secrets of a connector and of the worker."""
@@ -186,29 +196,62 @@ def _shortened(known: OrderedDict[Any, Any], limit: int) -> bool:
     return True
 
 
-def _index(values: Iterable[str], alone: int = ALONE) -> Occurrences:
+def _lightened(known: OrderedDict[str, int], newest: int) -> bool:
+    """Removes the oldest values if the forms of all have more than SIZE_EACH bytes, but not the `newest`. Returns
+    whether values were removed.
+    """
+    size, before = sum(known.values()), len(known)
+    if size > SIZE_EACH:
+        while size > 0.9 * SIZE_EACH and len(known) > newest:
+            size -= known.popitem(last=False)[1]
+    return len(known) < before
+
+
+def _index(forms: Mapping[str, _Forms]) -> Occurrences:
     made = Occurrences()
-    _add(made, values, alone)
+    for each in forms.values():
+        _add(made, each)
     return made
 
 
-def _add(index: Occurrences, values: Iterable[str], alone: int = ALONE) -> None:
-    for value in values:
-        for form, anywhere in _forms_of(value, alone):
-            index.add(form, anywhere=anywhere)
+def _add(index: Occurrences, forms: _Forms) -> None:
+    for form, anywhere in forms:
+        index.add(form, anywhere=anywhere)
 
 
-@lru_cache(maxsize=OWNERS)  # when a worker starts, thousands of connectors add their values one after the other
-def _forms_of(value: str, alone: int) -> tuple[tuple[str, bool], ...]:
-    """The texts to hide, and whether also inside words."""
+def _size(forms: _Forms) -> int:
+    return sum(len(form) + _FORM_BYTES for form, _ in forms)
+
+
+def _forms_of_each(values: Collection[str], known: Mapping[str, _Forms], alone: int = ALONE) -> dict[str, _Forms]:
+    """Returns the forms of each value; of the longest values only the values themselves, if all forms have more than
+    SIZE_EACH bytes. `known`: forms that need not be made.
+    """
+    made: dict[str, _Forms] = {}
+    left = SIZE_EACH
+    for value in sorted(values, key=len):
+        made[value] = known.get(value) or _forms_of(value, alone, bare=left < 0)
+        left -= _size(made[value])
+    return made
+
+
+def _forms_of(value: str, alone: int, *, bare: bool) -> _Forms:
+    """`bare`: only the value as it is."""
     found: dict[str, bool] = {}
-    lines = [line.strip() for line in value.splitlines()]
-    for part in dict.fromkeys([value.strip(), *(line for line in lines if not line.startswith("-----"))]):
+    whole, lines = value.strip(), value[:LARGE].splitlines()
+    large = len(value) > LARGE or len(lines) > LINES
+    stripped = [] if bare else [line.strip() for line in lines[:LINES]]
+    for part in dict.fromkeys([whole, *(line for line in stripped if not line.startswith("-----"))]):
         if len(part) < alone or part in MASK or (alone > 1 and part.lower() in _PLAIN):
             continue
         if len(part) < ALONE and not _WORD.search(part):
             continue
-        for form in forms(part):
+        texts, encoded = {part}, set[str]()
+        if part is not whole or not (bare or large):
+            texts, encoded = forms(part), codes(part)
+        elif large and not bare:
+            texts |= {repr(part)[1:-1], json.dumps(part)[1:-1]}
+        for form in texts:
             found[form] = found.get(form, False) or len(part) >= ANYWHERE
-        found |= dict.fromkeys(codes(part), True)
+        found |= dict.fromkeys(encoded, True)
     return tuple(found.items())

@@ -6,7 +6,7 @@ import logging
 import re
 from typing import Final
 
-from spark_tasks.errors import shortened
+from spark_tasks.errors import shortened, text_of
 
 MAX_TEXT: Final = 200_000
 """Characters of a message, and of a stack trace. An error may quote a record of any size."""
@@ -16,6 +16,28 @@ MAX_TEXT: Final = 200_000
 UNSAFE: Final = ("\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
                  "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f")
 _UNSAFE = re.compile(f"[\n{UNSAFE}]")
+_TRACES: Final = logging.Formatter()
+
+
+class FormattingFilter(logging.Filter):
+    """Formats the message and the stack trace of every record, and lets it pass. A plugin's `__str__` may wait for a
+    thread that is logging. Filters of a handler run before its lock is taken, formatters while it is held.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """True. The record has a message without arguments, and the text of its stack trace."""
+        try:
+            text = record.getMessage()
+        except Exception as error:  # noqa: BLE001 - wrong arguments of a plugin's line, or its `__str__` raises
+            template = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
+            text = f"{template} (the arguments of this line cannot be shown: {text_of(error)})"
+        record.msg, record.args = text, None
+        if record.exc_info and not record.exc_text:  # formatters use this text if it is set
+            try:
+                record.exc_text = _TRACES.formatException(record.exc_info)
+            except Exception as error:  # noqa: BLE001 - attributes of a plugin's error may raise
+                record.exc_text = f"The stack trace cannot be shown: {text_of(error)}"
+        return True
 
 
 class LineFormatter(logging.Formatter):

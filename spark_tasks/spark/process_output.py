@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import IO
 
 from spark_tasks.config.masking import Secrets, process_secrets
-from spark_tasks.process.log_lines import LineFormatter
+from spark_tasks.process.log_lines import FormattingFilter, LineFormatter
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 
 _MAX_LINE_BYTES = 1 << 16
@@ -42,6 +42,7 @@ _START = re.compile(  # lines at every start of a JVM and of Spark, which no set
     r"Setting (?:default log|Spark log) level to |To adjust logging level use |"
     + _HEAD + r"(?:Utils: (?:Your hostname, .* resolves to a loopback address|Set SPARK_LOCAL_IP )|"
               r"NativeCodeLoader: Unable to load native-hadoop library )")
+_FORMATTED = FormattingFilter()
 _logger = logging.getLogger(__name__)
 
 
@@ -143,6 +144,7 @@ def log_as_the_worker() -> None:
     """Formats warnings as the worker does. Called in Python processes that a worker has started."""
     if logging.lastResort is not None:  # the handler that writes warnings to standard error without a configuration
         logging.lastResort.setFormatter(LineFormatter(_LAYOUT))
+        logging.lastResort.addFilter(_FORMATTED)
 
 
 def pass_on(output: IO[bytes]) -> None:

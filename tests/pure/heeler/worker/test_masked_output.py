@@ -6,6 +6,7 @@ import io
 import logging
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from actors.herder.story import Story
 from actors.instances.task import trace_of
 from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskStateReported
+from heeler.worker.logs import ConnectFormatter, JsonFormatter, log_context
 from heeler.worker.masked_output import MaskedStream, MaskingFilter, mask_output
+from heeler.worker.recent_logs import RecentLogs
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Type
 from spark_tasks.config.masking import MASK, Secrets, hide_passwords, process_secrets
 from spark_tasks.errors import ConnectError
@@ -69,23 +72,21 @@ def test_secrets_are_masked_in_log_lines(written: io.StringIO) -> None:
     assert "of-two-lines" not in text
 
 
-def test_a_record_without_a_value_is_left_alone(written: io.StringIO) -> None:
-    record = logging.LogRecord("x", logging.INFO, "f", 1, "%s of %s", (1, 2), None)
-    assert MaskingFilter().filter(record)
-    assert (record.msg, record.args, record.exc_text) == ("%s of %s", (1, 2), None)
-    assert written.getvalue() == ""
-
-
 class Broken:
     """An argument without a text."""
 
     def __str__(self) -> str:
-        raise RuntimeError("no text")
+        raise RuntimeError(f"no text {SECRET}")
 
 
-@pytest.mark.parametrize("arguments", [("%d rows", "x"), ("%s %s", 1), ("%s", Broken())])
-def test_a_line_that_cannot_be_formatted_does_not_fail_the_code_that_logs_it(
-    arguments: tuple[str, object], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("arguments", "line"), [
+    (("%d rows", "x"), "%d rows (the arguments of this line cannot be shown: TypeError: %d format"),
+    (("%s %s", 1), "%s %s (the arguments of this line cannot be shown: TypeError: not enough arguments"),
+    (("%s", Broken()), f"%s (the arguments of this line cannot be shown: RuntimeError: no text {MASK})\n"),
+    ((Broken(),), f"Broken (the arguments of this line cannot be shown: RuntimeError: no text {MASK})\n"),
+])  # fmt: skip
+def test_a_line_that_cannot_be_formatted_is_written_with_the_reason(
+    arguments: tuple[Any, ...], line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, err = io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", MaskedStream(err))
@@ -94,9 +95,40 @@ def test_a_line_that_cannot_be_formatted_does_not_fail_the_code_that_logs_it(
     logger.addHandler(handler)
     logger.warning(*arguments, exc_info=failed())
     logger.warning("next")
-    assert out.getvalue() == "next\n"
-    assert "--- Logging error ---" in err.getvalue()
-    assert "s3cr3t" not in err.getvalue()
+    assert out.getvalue().startswith(line)
+    assert "\nspark_tasks.errors.ConnectError: no login" in out.getvalue()
+    assert out.getvalue().endswith("\nnext\n")
+    assert "s3cr3t" not in out.getvalue()
+    assert err.getvalue() == ""
+
+
+class CountedError(Exception):
+    """An argument, or an error, that notes for each call of its `str` whether this thread holds a lock of the log."""
+
+    def __init__(self, handlers: list[logging.Handler]) -> None:
+        self.locks: list[Any] = [handler.lock for handler in handlers]
+        self.held: list[bool] = []
+
+    def __str__(self) -> str:
+        self.held += [any(lock._is_owned() for lock in self.locks)]  # noqa: SLF001 - nothing else tells
+        return "counted"
+
+
+@pytest.mark.parametrize("formatter", [ConnectFormatter(), JsonFormatter()])
+def test_code_of_plugins_does_not_run_while_the_log_is_locked(formatter: logging.Formatter) -> None:
+    """It may wait for a thread that is logging."""
+    written, recent, logger = io.StringIO(), RecentLogs(), logging.Logger("apart from pytest's handlers")  # noqa: LOG001
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(formatter)
+    handler.addFilter(MaskingFilter())
+    logger.handlers = [handler, recent]
+    argument, error = CountedError(logger.handlers), CountedError(logger.handlers)
+    with log_context("c"):
+        logger.error("hello %s", argument, exc_info=error)
+    assert (argument.held, error.held) == ([False], [False])
+    for text in (written.getvalue(), *recent.lines("c")):
+        assert "hello counted" in text
+        assert "CountedError: counted" in text
 
 
 def test_secrets_are_masked_in_the_trace_of_a_status() -> None:

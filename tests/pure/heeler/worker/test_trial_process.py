@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import tracemalloc
+from pathlib import Path
 
 import psutil
 import pytest
@@ -48,6 +49,8 @@ def Loud(options, start):
             print(*children, file=file)
     if options.get("mode") == "die":
         raise ZeroDivisionError("hunter2hunter2 of all things")
+    if options.get("mode") == "score":
+        return [(int(open("/proc/self/oom_score_adj").read()),)] if not start else [], {"n": 1}
     return [(1,), (2,)] if not start else [], {"n": 2}
 """
 
@@ -114,6 +117,30 @@ def test_the_output_of_a_plugin_takes_no_memory_of_the_worker(tmp_path):
     finally:
         tracemalloc.stop()
     assert peak < 5_000_000
+
+
+def test_a_result_takes_little_memory_of_the_worker(tmp_path, monkeypatch):
+    """Each stage repeats the records."""
+    monkeypatch.setattr(trial_process, "LARGEST", 2 << 20)
+    sink = {"connector.class": LINES.format("Sink"), "topics": "t", "file": str(tmp_path / "out")}
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConnectError, match=r"too large: its result has more than 2 MiB.*use a smaller limit"):
+            Trials(WORKER, {}).run(sink, [{"value": "x" * 2**20}] * 4, 5)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 14 << 20, "the request is 4 MiB"
+    assert Trials(WORKER, {}).run(sink, [{"value": "x" * 2**10}], 5)["stages"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="has no such scores")
+def test_a_trial_is_ended_before_its_worker_if_memory_is_full(tmp_path):
+    (tmp_path / "loud.py").write_text(LOUD)
+    config = {"connector.class": "Loud", "topic": "t", "mode": "score"}
+    read, _converted = Trials({**WORKER, "plugin.path": str(tmp_path)}, {}).run(config, None, 5)["stages"]
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    assert read["records"][0]["n"] == min(own + 300, 1000)
 
 
 def test_the_number_of_trials_is_limited():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import threading
 import tracemalloc
 from urllib.parse import quote, quote_plus
 
@@ -172,3 +173,70 @@ def test_a_long_text_is_masked_within_little_memory():
     for at in range(16_360, 16_400):  # where the text may be divided
         before, after = text[:at], text[at:20_000]
         assert secrets.mask(f"{before}hunter2-hunter2{after}") == f"{before}{MASK}{after}"
+
+
+def test_a_large_secret_takes_little_memory():
+    """Any key may have the name of a secret."""
+    numbers = random.Random(7)
+    lines = [f"{numbers.randbytes(11).hex()}'\"" for _ in range(45_000)]
+    value = "\n".join(lines)
+    secrets = Secrets()
+    tracemalloc.start()
+    try:
+        secrets.add(None, [value])
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(value) > 1_000_000
+    assert kept < 10_000_000, "all forms of all lines take 250 MB"
+    assert peak < 15_000_000
+    for written in (value, repr(value)[1:-1], json.dumps(value)[1:-1]):
+        assert secrets.mask(f"<{written}>") == f"<{MASK}>"
+    for line in lines[:500]:
+        assert secrets.mask(f"{line}, {base64.b64encode(line.encode()).decode()}") == f"{MASK}, {MASK}"
+
+
+def test_secrets_of_some_kilobytes_are_hidden_in_every_notation():
+    numbers = random.Random(7)
+    body = [base64.b64encode(numbers.randbytes(48)).decode() for _ in range(480)]
+    for value in ("\n".join(["-----BEGIN KEY-----", *body, "-----END KEY-----"]), json.dumps({"key": "\n".join(body)})):
+        secrets = knowing(value)
+        for written in (repr(repr(value)), json.dumps(json.dumps(value)), quote(value, ""),
+                        base64.b64encode(value.encode()).decode()):
+            hidden = secrets.mask(written)
+            assert MASK in hidden
+            assert len(hidden) < 20
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_the_forms_of_an_owners_secrets_are_limited(monkeypatch, at_once):
+    monkeypatch.setattr(masking, "SIZE_EACH", 200_000)
+    values = ["\n".join(f"line-{m}-of-{n:02}" for m in range(30)) for n in range(20)]
+    encoded = [base64.b64encode(value.encode()).decode() for value in values]
+    secrets = knowing("of-the-connector")
+    for some in [values] if at_once else [[value] for value in values]:
+        secrets.add(None, some)
+    assert secrets.mask("of-the-connector") == MASK
+    hidden = [secrets.mask(value) == MASK for value in values]
+    assert hidden == sorted(hidden), "the newest are kept"
+    assert hidden[-1]
+    assert all(hidden) == at_once
+    assert 0 < sum(len(secrets.mask(code)) < 20 for code in encoded) < 15
+
+
+def test_nobody_waits_while_the_forms_of_a_secret_are_made():
+    secrets, threads = Secrets(), []
+
+    class Slow(str):
+        __slots__ = ()
+
+        def strip(self, _chars=None):
+            threads.append(threading.Thread(target=secrets.add, args=("other", ["of-another"]), daemon=True))
+            threads[-1].start()
+            threads[-1].join(2.0)
+            assert not threads[-1].is_alive()
+            return str(self)
+
+    secrets.add("c", [Slow("of-the-first")])
+    assert threads
+    assert secrets.mask("of-another of-the-first") == f"{MASK} {MASK}"

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.spark import process_output
-from spark_tasks.spark.process_output import OutputBudget, SparkOutput, pass_on
+from spark_tasks.spark.process_output import OutputBudget, SparkOutput, log_as_the_worker, pass_on
 from tests.rigs.support import wait_until
 
 TRACE = ["\tat org.sparkproject.guava.base.Preconditions.checkArgument(Preconditions.java:119)\n", "\t... 21 more\n"]
@@ -168,6 +169,26 @@ def test_startup_lines_are_logged_at_debug(line: str, caplog: pytest.LogCaptureF
     caplog.set_level(logging.DEBUG, "spark_tasks.spark.process_output")
     assert passed([f"{line}\n"]) == ""
     assert caplog.messages == [f"Spark: {line}"]
+
+
+def test_code_of_plugins_does_not_run_while_the_log_of_an_executor_process_is_locked(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may wait for a thread that is logging."""
+    written, held = io.StringIO(), []
+    handler = logging.StreamHandler(written)
+    monkeypatch.setattr(logging, "lastResort", handler)
+    lock: Any = handler.lock
+
+    class Argument:
+        def __str__(self) -> str:
+            held.append(lock._is_owned())  # noqa: SLF001 - nothing else tells
+            return "you"
+
+    log_as_the_worker()
+    logging.Logger("apart from pytest's handlers").warning("hello %s", Argument())  # noqa: LOG001
+    assert "WARNING hello you (" in written.getvalue()
+    assert held == [False]
 
 
 def test_suppressed_lines_are_counted() -> None:
