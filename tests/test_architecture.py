@@ -203,13 +203,15 @@ KAFKA_DOCUMENTED = {"kafka", "kafka.admin", "kafka.errors", "kafka.structs"}
 KAFKA_ROOM = "spark_tasks.kafka"
 KAFKA_VALUES = ("kafka.errors", "kafka.structs")  # documented classes that have no private parts
 
-# Pure: values in, values out, in themselves and in all of ours that they import. Time, chance, threads, files, sockets
-# and settings come in as values.
+# Pure: values in, values out, and lines of the log (records that are skipped, members without work), in themselves and
+# in all of ours that they import. Time, chance, threads, files, sockets and settings come in as values.
+SAYS_PURE = re.compile(r'"""(?:(?!""").)*\b[Pp]ure\b', re.DOTALL)  # in the docstring of the module
 SHELLS = {"actors/herder/actor.py"}
 PURE = [
     f for f in FILES
     if (f.parts[0] == "actors" and f.parts[1] in ("herder", "assignment", "messages") and str(f) not in SHELLS)
     or f.name in ("fold.py", "ids.py", "task_state.py", "connector_state.py")
+    or SAYS_PURE.match((ROOT / f).read_text())
 ]
 IMPURE = {
     "asyncio", "concurrent", "datetime", "flask", "kafka", "multiprocessing", "os", "pathlib", "pykka", "queue",
@@ -418,7 +420,7 @@ def called_names(file: Path) -> set[str]:
 
 
 MAY_WAIT = {
-    "heeler/worker/process.py": "starts and stops the actors and is none itself",
+    "heeler/worker/process.py": "starts and stops the actors and is not an actor itself",
     "actors/stores/offset_requests.py": "waits, for a limited time, for the offset store below it; nobody waits for it",
 }
 
@@ -433,7 +435,7 @@ def test_actors_do_not_wait_for_each_other():
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             future = node.func.attr == "get" and not node.args and {k.arg for k in node.keywords} <= {"timeout"}
-            if ast.unparse(node.func.value) == "self.actor_inbox":  # its own, which is no future
+            if ast.unparse(node.func.value) == "self.actor_inbox":  # its own, which is not a future
                 continue
             if node.func.attr in ("ask", "proxy") or future:
                 wrong.append(f"{file}:{node.lineno} .{node.func.attr}()")

@@ -1,4 +1,4 @@
-"""The parameters of a replay of the dead letter queue. Pure."""
+"""The parameters of a replay of the dead letter queue."""
 
 from __future__ import annotations
 
