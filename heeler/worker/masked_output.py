@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
+from typing_extensions import override
+
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.process.log_lines import text_below
 
@@ -16,6 +18,7 @@ _TRACES = logging.Formatter()
 class MaskingFilter(logging.Filter):
     """Masks every record and lets it pass, whatever formatter follows."""
 
+    @override
     def filter(self, record: logging.LogRecord) -> bool:
         """True."""
         secrets = process_secrets()

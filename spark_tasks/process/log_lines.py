@@ -6,6 +6,8 @@ import logging
 import re
 from typing import Final
 
+from typing_extensions import override
+
 from spark_tasks.errors import shortened
 
 MAX_TEXT: Final = 200_000
@@ -25,6 +27,7 @@ class LineFormatter(logging.Formatter):
     writing direction become escape sequences. So every line that does not start with a space was logged by heeler.
     """
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line, and the indented lines below it."""
         record.message = shortened(record.getMessage(), MAX_TEXT)
