@@ -27,9 +27,10 @@ from heeler.cli.rest_client import RestClient
 from heeler.cli.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.guard import GuardedProcess
-from heeler.embedded_kafka.jars import CONNECT, classpath, resolve
+from heeler.embedded_kafka.jars import classpath, resolve
 from heeler.embedded_kafka.java import find_java
 from tests.rigs import debezium
+from tests.rigs.jar_sets import CONNECT
 from tests.rigs.java_connectors import FILE_SINK, FILE_SOURCE
 from tests.rigs.java_worker import MAIN, JavaWorker
 from tests.rigs.postgres import Postgres, running_postgres
