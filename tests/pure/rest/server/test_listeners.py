@@ -10,13 +10,13 @@ from rest.server.keys import Listener
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError
 from tests.rigs.fake_herder import FakeWorker
-from tests.rigs.serving import LOCAL, call, serving
+from tests.rigs.serving import LOCAL, call, ports_of, serving
 
 
 def test_a_port_in_use_is_named() -> None:
     with serving(FakeWorker()) as server:
-        taken = replace(RestSettings(), listeners=(Listener("http", "127.0.0.1", server.ports[0]),))
-        refusal = f"REST cannot listen on 127.0.0.1:{server.ports[0]}: .*another address"
+        taken = replace(RestSettings(), listeners=(Listener("http", "127.0.0.1", ports_of(server)[0]),))
+        refusal = f"REST cannot listen on 127.0.0.1:{ports_of(server)[0]}: .*another address"
         with pytest.raises(ConfigError, match=refusal), \
                 serving(FakeWorker(), taken):
             pass
@@ -25,7 +25,7 @@ def test_a_port_in_use_is_named() -> None:
 def test_several_listeners_and_a_separate_admin_listener() -> None:
     settings = replace(RestSettings(), listeners=LOCAL * 2, admin_listeners=LOCAL)
     with serving(FakeWorker(), settings) as server:
-        first, second, admin = server.ports
+        first, second, admin = ports_of(server)
         for port in (first, second):
             assert call(port, "GET", "/connectors") == (200, [])
             assert call(port, "GET", "/admin/loggers")[0] == 404
@@ -36,7 +36,7 @@ def test_several_listeners_and_a_separate_admin_listener() -> None:
 @pytest.mark.parametrize("every", ["", "0.0.0.0", "::"])
 def test_a_listener_on_all_interfaces_advertises_a_reachable_address(every: str) -> None:
     with serving(FakeWorker(), replace(RestSettings(), listeners=(Listener("http", every, 0),))) as server:
-        port = server.ports[0]
+        port = ports_of(server)[0]
         assert call(port, "GET", "/connectors") == (200, [])
         assert server.advertised[1] == port
         assert server.advertised[0] not in {"", "::", "0.0.0.0"}
