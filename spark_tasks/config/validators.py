@@ -27,7 +27,7 @@ class Validator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Allows a number from `low` to `high`, inclusive. A bound of None is no bound. Rejects null."""
+    """Allows a number from `low` to `high`, inclusive. None means that there is no bound. Rejects null."""
 
     low: float | None = None
     high: float | None = None

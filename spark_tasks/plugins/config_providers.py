@@ -27,7 +27,7 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.process.bounded_read import read_settings_file
 
 _logger = logging.getLogger(__name__)
-# ${provider:key} or ${provider:path:key}. What is no placeholder matches without groups, up to its }, or each ${ in it
+# ${provider:key} or ${provider:path:key}. Anything else matches without groups, up to its }, or each ${ in it
 # would be searched again.
 _PLACEHOLDER = re.compile(r"\$\{(?:([^}:]*+):(?:([^}:]*+):)?([^}]*+)\}|[^}]*+)")
 _JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
