@@ -7,6 +7,7 @@ import math
 from typing import Any, NoReturn, Self
 
 import orjson
+from typing_extensions import override
 
 from spark_tasks.limits import (
     MAX_DEPTH,
@@ -36,6 +37,7 @@ class OddFloat(float):
         self.text = text
         return self
 
+    @override
     def __str__(self) -> str:
         return self.text
 
@@ -45,6 +47,7 @@ class MinusZero(int):
 
     __slots__ = ()
 
+    @override
     def __str__(self) -> str:
         return "-0"
 

@@ -96,8 +96,8 @@ class plugin_code:  # noqa: N801 - used as a function; a fifth of the time of a 
 
 @contextmanager
 def rust_code() -> Iterator[None]:
-    """A context manager for calls of a library in Rust. Raises DataError for a panic, which is no Exception in Python,
-    although a record can cause it.
+    """A context manager for calls of a library in Rust. Raises DataError for a panic, which is not an Exception in
+    Python, although a record can cause it.
     """
     try:
         yield

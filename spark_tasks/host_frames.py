@@ -60,7 +60,9 @@ def received(connection: socket.socket, size: int) -> memoryview:
 
 
 def received_frame(connection: socket.socket) -> tuple[int, int, memoryview]:
-    """Reads a frame: its kind, its id and its body. Raises ConnectError if it is none, and as `received` does."""
+    """Reads a frame: its kind, its id and its body. Raises ConnectError if it is not a valid frame, and the
+    errors of `received`.
+    """
     kind, number, size = HEAD.unpack(received(connection, HEAD.size))
     most = {MESSAGE: MOST_MESSAGE_BYTES, BATCH: _MOST_BATCH_BYTES}.get(kind, -1)
     if not 0 <= size <= most:

@@ -24,6 +24,8 @@ from types import FrameType, ModuleType
 from typing import Any
 from urllib.parse import quote, unquote
 
+from typing_extensions import override
+
 _logger = logging.getLogger(__name__)
 __path__: list[str] = []  # makes this module a package, whose submodules _Finder finds
 
@@ -180,11 +182,13 @@ _ALL = DistributionFinder.Context()
 class _Finder(DistributionFinder):
     """Finds the modules of spaces and, for code in a space, the distributions in its place."""
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002
+    @override
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name.startswith(_PREFIX):
             return of(_place(name)).spec(name, path)
         return None
 
+    @override
     def find_distributions(self, context: Any = _ALL) -> Iterable[Distribution]:
         space = _importing_space() if context.path is sys.path else None
         if space is None:
@@ -212,11 +216,13 @@ class _LastFinder:
 class _Loaded(Loader):
     """A loader that imports the module by its real name."""
 
+    @override
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = _python_import_module(spec.name)
         self._spec = module.__spec__
         return module
 
+    @override
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self._spec
 

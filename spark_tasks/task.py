@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from typing_extensions import override
+
 from spark_tasks.metrics.task import TaskMetrics
 
 R_co = TypeVar("R_co", covariant=True)
@@ -31,6 +33,7 @@ class DeferredSplit:
         self._make = make
         self.expected_seconds = expected_seconds
 
+    @override
     def __reduce__(self) -> tuple[Any, ...]:
         return _made, (self._make(),)
 

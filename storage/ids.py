@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, NewType
 
+from typing_extensions import override
+
 ConnectorName = NewType("ConnectorName", str)
 WorkerId = NewType("WorkerId", str)  # "host:port" as advertised, for example "10.0.0.7:8083"
 TopicName = NewType("TopicName", str)
@@ -17,6 +19,7 @@ class ConnectorTaskId(NamedTuple):
     connector: ConnectorName
     task: int
 
+    @override
     def __str__(self) -> str:
         return f"{self.connector}-{self.task}"
 

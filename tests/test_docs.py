@@ -21,6 +21,7 @@ from heeler.cli.main import main
 from heeler.cli.rest_client import RestClient
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.ports import free_port
+from tests.rigs.connector_states import states_of
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka
 
@@ -95,7 +96,7 @@ def run_heeler(commands: str, broker) -> str:
 
 def check_seconds(rest: RestClient, kafka: Kafka, name: str, topic: str, count: int) -> list[dict[str, object]]:
     def there() -> bool:
-        assert rest.states(name) == ["RUNNING", "RUNNING"], rest.failure(name)
+        assert states_of(rest, name) == ["RUNNING", "RUNNING"], rest.failure(name)
         assert kafka.end(topic) >= count
         return True
 
@@ -131,7 +132,7 @@ def test_guide_connectors(worker, broker, tmp_path):
     run_curl(worker, create_sink.replace("/tmp/records.db", str(file)))  # noqa: S108 - the guide's
 
     def stored() -> bool:
-        assert worker.states("records") == ["RUNNING", "RUNNING"], worker.failure("records")
+        assert states_of(worker, "records") == ["RUNNING", "RUNNING"], worker.failure("records")
         with closing(sqlite3.connect(file, timeout=60)) as db:
             if not db.execute("SELECT * FROM sqlite_master").fetchall():
                 return False

@@ -12,6 +12,7 @@ from actors.herder.events import TimerFired
 from actors.herder.state import KeyWritten, PrivilegesClaimed, Publish, Reconfigure, connector_of
 from actors.herder.turn import Turn
 from actors.messages.commands import ClaimWritePrivileges, PutStatus
+from spark_tasks.backoff import doubled
 from storage.ids import ConnectorTaskId, ItemId, State, TargetState
 from storage.log.record import shown
 from storage.status.state import Status
@@ -151,4 +152,4 @@ def on_key_written(turn: Turn, _: KeyWritten, error: Exception | None) -> None:
 
 def _pause_ms(first_ms: int, failed: int) -> int:
     """The pause before the next attempt, after `failed` attempts in a row and another one."""
-    return min(first_ms << min(failed, 10), LONGEST_RETRY_MS)
+    return doubled(first_ms, failed, LONGEST_RETRY_MS)

@@ -183,6 +183,7 @@ class ConnectorActor(PooledActor):
         self._watched: Watched | None = None
         self._error: Exception | None = None
 
+    @override
     def on_receive(self, message: StartConnector | ChangeTargetState | GenerateTaskConfigs | Stop | _Failed) -> None:
         """Never raises: what the plugin raises makes the connector FAILED."""
         if isinstance(message, StartConnector):

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import pykka
+from typing_extensions import override
 
 from actors.errors import BadRequestError, ConflictError, NotFoundError
 from actors.instances.abandonment import Abandonment
@@ -92,6 +93,7 @@ class TaskActor(pykka.ThreadingActor):
         self._abandonment = abandonment or Abandonment()
         self._pace = pace
 
+    @override
     def on_receive(self, message: StartTask | ChangeTargetState | ReplayLetters | Stop | _Step | _Wake) -> None:
         """Never raises: what the runner raises makes the task FAILED."""
         if isinstance(message, StartTask):
@@ -281,6 +283,7 @@ class TaskActor(pykka.ThreadingActor):
             except pykka.ActorDeadError:
                 _logger.debug("Wake was called after the end of the task")
 
+    @override
     def on_stop(self) -> None:
         """Frees the runner's resources, also if the actor is stopped from outside, as when the worker stops."""
         self._close()

@@ -49,7 +49,7 @@ class ProducerFencing:
 
     def start(self, effect: FenceProducers) -> None:
         """Begins a round; results in ProducersFenced, after `round_ms` at the latest. From then on it fences nothing.
-        While MAX_HUNG rounds of the connector hang, no other one is begun. Raises RuntimeError if no thread can be
+        No round is started while MAX_HUNG rounds of the connector hang. Raises RuntimeError if no thread can be
         started.
         """
         op, connector = effect.op, effect.connector
@@ -57,7 +57,7 @@ class ProducerFencing:
             hung = sum(other == connector for other in self._hung.values())
             self._open[op] = connector
         if hung >= MAX_HUNG:
-            self._end(op, ConnectError(f"{hung} earlier rounds hang, perhaps in a config provider"))
+            self._end(op, ConnectError(f"{hung} earlier rounds are still hanging, perhaps in a config provider"))
             return
         try:
             round_ = self._rounds.submit(self._run, effect, time.monotonic() + self._round_ms / 1000)
@@ -74,7 +74,7 @@ class ProducerFencing:
                 return
             if begun:
                 self._hung[op] = self._open[op]
-        self._end(op, TimeoutError(f"no end within {self._round_ms} ms"))
+        self._end(op, TimeoutError(f"did not end within {self._round_ms} ms"))
 
     def _end(self, op: OpId, error: Exception | None) -> None:
         with self._lock:

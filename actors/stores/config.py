@@ -7,7 +7,6 @@ when a write has taken too long. A write is answered once it has been read back.
 from __future__ import annotations
 
 import itertools
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -35,8 +34,6 @@ from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName
 from storage.log.interface import PrivilegedWriter, TopicLog
 from storage.log.record import LogRecord, Position
-
-_logger = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_MS = 30_000  # for all of a write, as in Kafka Connect
 

@@ -67,7 +67,7 @@ class Validation:
         of_class = sum(java_class == run.connector[1] for _, java_class in abandoned)
         if of_connector >= MAX_ABANDONED or of_class >= MAX_OF_CLASS:
             which = f"{of_connector} of this connector and {of_class} of its class"
-            run.finish(None, ConnectError(f"Validations hang, {which}: no more are begun"))
+            run.finish(None, ConnectError(f"Earlier validations are still hanging ({which}), so no more are started"))
             return
         name = f"validate-{config.get('name', '')}"
         self._alarms.set(run.key, self._alarms.now_ms() + self._deadline_ms, run.time_out)

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from typing_extensions import override
 
 from heeler.cli.safe_text import safe, safe_json, safe_yaml, unsafe
 
@@ -132,6 +133,7 @@ def _yaml(data: Any) -> str:
     class Dumper(yaml.SafeDumper):
         """Writes no anchors; strings with unsafe characters are in double quotes, which allow escapes."""
 
+        @override
         def ignore_aliases(self, data: Any) -> bool:
             del data
             return True

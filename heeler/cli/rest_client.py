@@ -157,16 +157,6 @@ class ConnectClient:
         """Creates or updates a connector."""
         return self.call("PUT", path_of("connectors", name, "config"), dict(config))
 
-    def states(self, name: str) -> list[str]:
-        """The state of the connector, then of each task; empty if there is no status yet."""
-        try:
-            status = self.call("GET", path_of("connectors", name, "status"))
-        except RestError as error:
-            if error.status == 404:
-                return []
-            raise
-        return [status["connector"]["state"], *(t["state"] for t in status["tasks"])]
-
     def failure(self, name: str) -> str | None:
         """The stack trace of the connector if it has failed, else of its first failed task; None if none has."""
         try:

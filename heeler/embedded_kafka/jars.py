@@ -69,16 +69,6 @@ class JarSet:
 # Kafka's jars do not include a logging binding. slf4j-simple prints warnings, which explain failures.
 _LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
 BROKER = JarSet(f"Kafka {KAFKA_VERSION}", (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), _LOGGING))
-CONNECT = JarSet(
-    f"Kafka Connect {KAFKA_VERSION}",
-    (
-        *(
-            ("org.apache.kafka", name, KAFKA_VERSION)
-            for name in ("connect-runtime", "connect-file", "connect-json", "connect-transforms")
-        ),
-        _LOGGING,
-    ),
-)
 
 
 def classpath(folder: Path) -> str:

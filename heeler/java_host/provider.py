@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Final
 
+from typing_extensions import override
+
 from heeler.java_host.connection import JavaPluginError
 from heeler.java_host.host import JavaHost
 from spark_tasks.errors import ConfigError, ConnectError
@@ -31,6 +33,7 @@ class JavaConfigProvider(ConfigProvider):
 
     _settings: Mapping[str, str]
 
+    @override
     def configure(self, settings: Mapping[str, str]) -> None:
         """Calls its `configure`. Raises ConfigError with the exception that it throws."""
         self._settings = dict(settings)
@@ -39,6 +42,7 @@ class JavaConfigProvider(ConfigProvider):
         except ConnectError as error:
             raise ConfigError(str(error)) from error
 
+    @override
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
         """Calls its `get`. Raises ConfigError if it throws a ConfigException, and ConnectError for anything else:
         another exception, or no response within java.plugins.answer.timeout.ms.

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from typing_extensions import override
+
 from heeler.java_host.connection import Connection, Event, JavaPluginError, thrown
 from heeler.java_host.discovery import JavaPlugin
 from heeler.java_host.host import JavaHost
@@ -101,10 +103,12 @@ class _JavaConnector(JavaPlugins, Connector):
         self._leaving = threading.Lock()  # so that `stop` waits for a stop that has begun
 
     @classmethod
-    def data_source(cls, options: Options) -> Any:  # noqa: ARG003
+    @override
+    def data_source(cls, options: Options) -> Any:
         """Not supported: its records do not come from PySpark."""
         raise ConnectError(f"{cls.java_class} is a Java plugin and has no data source")
 
+    @override
     def start(self) -> None:
         """Creates the connector in the host and starts it."""
         self._run = run = object()
@@ -150,6 +154,7 @@ class _JavaConnector(JavaPlugins, Connector):
                 self._instance = None
             return was
 
+    @override
     def stop(self) -> None:
         """Stops the connector; the host forgets it."""
         self._run = None
@@ -174,12 +179,14 @@ class _JavaConnector(JavaPlugins, Connector):
         finally:
             connection.close()
 
+    @override
     def abandon(self) -> None:
         """Gives up a start that hangs. The host counts its thread as hung."""
         self._run = self._instance = None
         if self._starting is not None:
             self._starting.close()
 
+    @override
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
         """The configurations from the connector in the host, without null values."""
         if self._connection is None:
@@ -239,18 +246,21 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
     nested_offsets = False
 
     @classmethod
+    @override
     def exactly_once_support(cls, config: Options) -> bool | None:
         """Calls its `exactlyOnceSupport`."""
         support = cls.host.ask("exactlyOnce", **cls.named(), config=dict(config))["support"]
         return {"SUPPORTED": True, "UNSUPPORTED": False}.get(support)
 
     @classmethod
+    @override
     def can_define_transaction_boundaries(cls, config: Options) -> bool:
         """Calls its `canDefineTransactionBoundaries`."""
         support = cls.host.ask("boundaries", **cls.named(), config=dict(config))["support"]
         return bool(support == "SUPPORTED")
 
     @classmethod
+    @override
     def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:
         """Calls its `alterOffsets`."""
         response = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), pairs=as_texts(offsets))
@@ -270,6 +280,7 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
     """Base of the classes that represent sink connectors."""
 
     @classmethod
+    @override
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
         """Calls its `alterOffsets`."""
         places = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]

@@ -372,7 +372,7 @@ class JavaSourceTask(JavaTask):
             if self._writer is None and self._arrivals.drained:
                 break
             if patience.over and (written is None or written.number is None):
-                raise RetriableError("Kafka, or the transforms, do not take them in time")
+                raise RetriableError("Kafka or the transforms did not take the remaining records in time")
         if self._settle(finish=True) and self._unacknowledged is not None:
             self._acknowledge(session, self._unacknowledged)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,8 +20,6 @@ from storage.log.internal_topics import connector_offsets, ensure_topics, intern
 from storage.log.privileged_writer import KafkaPrivilegedWriter
 from storage.log.topic_log import KafkaTopicLog
 from storage.offsets.own_topic import OwnOffsets
-
-_logger = logging.getLogger(__name__)
 
 _TIMEOUT = "default.api.timeout.ms"  # Kafka's key
 TIMEOUT_MS = 30_000  # long enough for brokers that start at the same time

@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import IO, Any
 
+from typing_extensions import override
+
 from heeler.worker.masked_output import MaskingFilter
 from spark_tasks.errors import ConfigError, shortened
 from spark_tasks.kafka import log_filters
@@ -56,6 +58,7 @@ class ConnectFormatter(LineFormatter):
     def __init__(self) -> None:
         super().__init__("[%(asctime)s] %(connect_level)s %(connect_context)s%(message)s (%(name)s:%(lineno)d)")
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
         """The line, with the record's own context (`extra`) or the thread's."""
         record.connect_level = level_name(record.levelno)
@@ -69,6 +72,7 @@ class JsonFormatter(LineFormatter):
     message cannot break its line.
     """
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
         """The line, in ASCII."""
         connector, task = subject(record)

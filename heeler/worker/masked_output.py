@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
+from typing_extensions import override
+
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.process.log_lines import FormattingFilter, text_below
 
@@ -14,6 +16,7 @@ from spark_tasks.process.log_lines import FormattingFilter, text_below
 class MaskingFilter(FormattingFilter):
     """Masks every record and lets it pass, whatever formatter follows."""
 
+    @override
     def filter(self, record: logging.LogRecord) -> bool:
         """True."""
         super().filter(record)

@@ -7,6 +7,8 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Final
 
+from typing_extensions import override
+
 from heeler.worker.logs import ConnectFormatter, subject
 from heeler.worker.masked_output import MaskingFilter
 from spark_tasks.config.masking import process_secrets
@@ -26,6 +28,7 @@ class RecentLogs(logging.Handler):
         self.setFormatter(ConnectFormatter())
         self.addFilter(MaskingFilter())
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
         """Keeps the line if it is about a connector. The caller holds the handler's lock."""
         connector, _ = subject(record)

@@ -25,6 +25,7 @@ from cheroot.makefile import StreamReader, StreamWriter
 from cheroot.server import HTTPConnection
 from cheroot.ssl import Adapter
 from cheroot.workers.threadpool import ThreadPool
+from typing_extensions import override
 
 from rest.server.request import MAX_HEAD_BYTES, StrictRequest
 from spark_tasks.process.rate_limited_log import RateLimitedLog
@@ -57,6 +58,7 @@ class GrowingPool(ThreadPool):
         self._free = 0  # threads that wait for a connection, minus connections that wait for a thread
         self.get = self._take
 
+    @override
     def put(self, obj: Any) -> None:
         """Queues a connection that has a request."""
         super().put(obj)
@@ -70,6 +72,7 @@ class GrowingPool(ThreadPool):
         """The number of connections that have a request but no thread."""
         return max(0, -self._free) if len(self._threads) >= self.max else 0
 
+    @override
     def grow(self, amount: int) -> None:
         """Starts threads without waiting until they run."""
         self._threads.extend(self._spawn_worker() for _ in range(min(amount, self.max - len(self._threads))))
@@ -96,6 +99,7 @@ class _Incoming(socket.SocketIO):
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._sock, socket.SHUT_RD)  # an SSLSocket's own method would drop encryption
 
+    @override
     def readinto(self, buffer: Any) -> int | None:
         """Raises TimeoutError if no bytes arrive for IDLE_TIMEOUT_S, or at the deadline."""
         left = self.deadline - time.monotonic()
@@ -117,6 +121,7 @@ class _Reader(StreamReader):
         self.bytes_read = 0
         self._socket = sock
 
+    @override
     def has_data(self) -> bool:
         """Whether a part of the next request is already buffered, which the selector does not see."""
         waiting: bool = super().has_data()  # type: ignore[no-untyped-call]
@@ -128,6 +133,7 @@ class _Writer(StreamWriter):
 
     since = math.inf
 
+    @override
     def write(self, b: Any) -> Any:
         """Writes bytes of a response; blocks while the client does not read."""
         self.since = time.monotonic()
@@ -156,6 +162,7 @@ class _Connection(HTTPConnection):
         super().__init__(server, sock, _make_file)
         server.open.add(self)
 
+    @override
     def communicate(self) -> bool:
         """Handles one request; returns whether the connection is kept."""
         self.answered = False
@@ -197,6 +204,7 @@ class _Connection(HTTPConnection):
         self.reading_since = math.inf
         self.socket.settimeout(IDLE_TIMEOUT_S)
 
+    @override
     def close(self) -> None:
         """Closes the connection; after a refusal, first reads what the client still sends: a reset could overtake the
         response. If other clients wait for a thread, reads only what has arrived.
@@ -225,6 +233,7 @@ class _Connections(ConnectionManager):
     _stop_requested: bool
     _warned = -math.inf
 
+    @override
     def put(self, conn: _Connection) -> None:
         """Takes back an idle connection from its thread, or closes it if the server stops: the selector may be closed
         just after cheroot has checked that the server still runs.
@@ -294,18 +303,22 @@ class TlsAdapter(Adapter):
         super().__init__("", "")
         self.context = context
 
+    @override
     def bind(self, sock: socket.socket) -> socket.socket:
         """The listening socket, unchanged."""
         return sock
 
+    @override
     def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, str]]:
         """An accepted socket with TLS, before its handshake."""
         return self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False), self.get_environ()
 
+    @override
     def get_environ(self) -> dict[str, str]:
         """The entries about TLS in the WSGI environment."""
         return {"wsgi.url_scheme": "https", "HTTPS": "on"}
 
+    @override
     def makefile(self, sock: ssl.SSLSocket, mode: str = "r", bufsize: int = -1) -> Any:
         """The connection's reader or writer."""
         return _make_file(sock, mode, bufsize)
@@ -328,12 +341,14 @@ class HttpServer(wsgi.Server):
         self.open: set[_Connection] = set()
         self.limited_log = RateLimitedLog()
 
+    @override
     def prepare(self) -> None:
         """Binds and listens."""
         super().prepare()
         self._connections.close()
         self._connections = _Connections(self)
 
+    @override
     def process_conn(self, conn: _Connection) -> None:
         """Has a new connection wait for its first bytes without a thread, like others for their next request."""
         if conn.last_used is None:
@@ -341,6 +356,7 @@ class HttpServer(wsgi.Server):
         else:
             super().process_conn(conn)
 
+    @override
     def stop(self) -> None:
         """Stops at once; cheroot would take up to half a second to notice."""
         if self.ready and self.socket is not None:
@@ -349,6 +365,7 @@ class HttpServer(wsgi.Server):
                 socket.create_connection(self.socket.getsockname()[:2], 1).close()
         super().stop()
 
+    @override
     def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
         """Logs to this module's logger; errors of a client's connection without a traceback, as they are not
         defects.

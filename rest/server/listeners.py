@@ -76,11 +76,6 @@ class RestServer:
         self._threads.clear()
 
     @property
-    def ports(self) -> tuple[int, ...]:
-        """The bound ports, main listeners first; available after `start`."""
-        return tuple(server.bind_addr[1] for server in self.servers)
-
-    @property
     def advertised(self) -> tuple[str, int]:
         """Host and port for other workers and clients; available after `start`."""
         settings = self._settings

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from typing_extensions import override
 from werkzeug.routing import BaseConverter, ValidationError
 
 from rest.errors import error_body
@@ -30,6 +31,7 @@ class NameConverter(BaseConverter):
     regex = "[^/]+"
     part_isolating = True  # one segment, so that rules match segment by segment
 
+    @override
     def to_python(self, value: str) -> str:
         """The percent-decoded name; RawPaths has checked that it is UTF-8."""
         return unquote_to_bytes(value).decode()
@@ -41,6 +43,7 @@ class TaskConverter(BaseConverter):
     regex = r"[+-]?[0-9]+"
     part_isolating = True
 
+    @override
     def to_python(self, value: str) -> int:
         """The number."""
         number = int(value) if len(value) <= 11 else 2**31

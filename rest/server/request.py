@@ -16,6 +16,7 @@ from typing import Any
 
 from cheroot import errors
 from cheroot.server import HTTPRequest, comma_separated_headers  # type: ignore[attr-defined]
+from typing_extensions import override
 
 from rest.errors import error_body
 
@@ -39,6 +40,7 @@ class StrictRequest(HTTPRequest):
     named_host: bytes | None = None
     """The host in an absolute target."""
 
+    @override
     def simple_response(self, status: Any, msg: str = "") -> None:
         """Sends an error of the server itself, after which the connection is closed."""
         code = int(str(status)[:3])
@@ -49,6 +51,7 @@ class StrictRequest(HTTPRequest):
         with contextlib.suppress(OSError):  # the client may have disconnected already
             self.conn.wfile.write(head.encode("latin-1") + body)
 
+    @override
     def read_request_line(self) -> bool:
         """Reads method, target and version; False if an error was sent. An absolute target becomes its path."""
         self.proxy_mode = True  # or cheroot would refuse absolute targets
@@ -72,6 +75,7 @@ class StrictRequest(HTTPRequest):
             return False
         return True
 
+    @override
     def read_request_headers(self) -> bool:
         """Reads all headers; False if an error was sent."""
         try:
@@ -82,6 +86,7 @@ class StrictRequest(HTTPRequest):
             return False
         return read
 
+    @override
     def header_reader(self, rfile: Any, headers: dict[bytes, bytes]) -> None:
         """Parses headers. Raises ValueError for malformed ones, and if they do not define where the body ends."""
         while (line := rfile.readline()) != b"\r\n":
@@ -117,6 +122,7 @@ class StrictRequest(HTTPRequest):
         if self.request_protocol == b"HTTP/1.0" or codings.count(b"chunked") != 1 or codings[-1] != b"chunked":
             raise ValueError("Malformed Transfer-Encoding header")
 
+    @override
     def respond(self) -> None:
         """Reads the body, and has the application respond."""
         self.conn.body_follows()
@@ -137,6 +143,7 @@ class StrictRequest(HTTPRequest):
         if self.chunked_write:
             self.conn.wfile.write(b"0\r\n\r\n")
 
+    @override
     def write(self, chunk: bytes) -> None:
         """Writes a part of the response's body, unless the method is HEAD: the client would take it for the next
         response.

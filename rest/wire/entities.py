@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NoReturn
 
 from marshmallow import Schema, ValidationError, fields
+from typing_extensions import override
 
 from rest.errors import HttpError
 from rest.json_text import UnusableJsonError, loads, plain
@@ -68,6 +69,7 @@ class Text(fields.Field[str]):
 
     java_type = "java.lang.String"
 
+    @override
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:
         if isinstance(value, dict | list):
             _refuse(self.java_type, value)
@@ -79,6 +81,7 @@ class _Map(fields.Field[dict[str, Any]], ABC):
 
     java_type: ClassVar[str]
 
+    @override
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
         if value == "":
             raise ValidationError('Cannot coerce empty String ("") to element of `java.util.LinkedHashMap` (but could '
@@ -100,6 +103,7 @@ class StringMap(_Map):
     java_type = STRING_MAP
     _item = Text()
 
+    @override
     def convert(self, item: Any) -> str | None:
         """The value as text; None for null."""
         return None if item is None else self._item.deserialize(item)
@@ -110,6 +114,7 @@ class ObjectMap(_Map):
 
     java_type = OBJECT_MAP
 
+    @override
     def convert(self, item: Any) -> Any:
         """The value with ordinary numbers."""
         return plain(item)
@@ -123,6 +128,7 @@ class ListOf(fields.Field[list[Any]]):
         self.item = item
         self.java_type = f"java.util.ArrayList<{java_item}>"
 
+    @override
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> list[Any]:
         if not isinstance(value, list):
             _refuse(self.java_type, value)
@@ -134,6 +140,7 @@ class InitialState(fields.Field[TargetState]):
 
     java_type = f"{ENTITIES}.CreateConnectorRequest$InitialState"
 
+    @override
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> TargetState:
         if isinstance(value, dict | list):
             _refuse(self.java_type, value)
@@ -157,6 +164,7 @@ class Entity(fields.Field[dict[str, Any]]):
         super().__init__(**kwargs)
         self.schema = schema
 
+    @override
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
         if isinstance(value, list):
             _refuse(self.schema.java_class, value)

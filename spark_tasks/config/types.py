@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from typing_extensions import override
+
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.double import java_double
 
@@ -36,9 +38,11 @@ class Password:
 
     value: str
 
+    @override
     def __str__(self) -> str:
         return "[hidden]"
 
+    @override
     def __repr__(self) -> str:
         return "[hidden]"
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from typing_extensions import override
+
 from spark_tasks.config.types import invalid, shown
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.regex import compile_java
@@ -25,7 +27,7 @@ class Validator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Allows a number from `low` to `high`, inclusive. A bound of None is no bound. Rejects null."""
+    """Allows a number from `low` to `high`, inclusive. None means that there is no bound. Rejects null."""
 
     low: float | None = None
     high: float | None = None
@@ -38,6 +40,7 @@ class Range:
         if self.high is not None and value > self.high:
             raise invalid(name, value, f"Value must be no more than {shown(self.high)}")
 
+    @override
     def __str__(self) -> str:
         return "[" + ",".join(shown(part) for part in (self.low, "...", self.high) if part is not None) + "]"
 
@@ -62,6 +65,7 @@ class OneOf:
         if value not in self.values:
             raise invalid(name, value, "String must be one of: " + ", ".join(shown(v) for v in self.values))
 
+    @override
     def __str__(self) -> str:
         return shown(list(self.values))
 
@@ -76,6 +80,7 @@ class OneOfIgnoringCase:
         if value is None or value.upper() not in self.values:
             raise invalid(name, value, "String must be one of (case insensitive): " + ", ".join(self.values))
 
+    @override
     def __str__(self) -> str:
         return f"(case insensitive) {shown(list(self.values))}"
 
@@ -88,6 +93,7 @@ class NonNull:
         if value is None:
             raise invalid(name, None, "entry must be non null")
 
+    @override
     def __str__(self) -> str:
         return "non-null string"
 
@@ -100,6 +106,7 @@ class NonEmpty:
         if value == "":
             raise invalid(name, value, "String must be non-empty")
 
+    @override
     def __str__(self) -> str:
         return "non-empty string"
 
@@ -118,6 +125,7 @@ class NonEmptyNoControlChars:
             raise invalid(name, value, "String may not contain control sequences but had the following ASCII chars: "
                           + ", ".join(bad))
 
+    @override
     def __str__(self) -> str:
         return "non-empty string without ISO control characters"
 
@@ -150,6 +158,7 @@ class ValidList:
             if self.allowed:
                 OneOf(*self.allowed)(name, item)
 
+    @override
     def __str__(self) -> str:
         return shown(list(self.allowed)) if self.allowed else ""
 
@@ -164,6 +173,7 @@ class ListSize:
         if value is not None and len(value) > self.size:
             raise invalid(name, value, f"exceeds maximum list size of [{self.size}].")
 
+    @override
     def __str__(self) -> str:
         return f"List containing maximum of {self.size} elements"
 
@@ -178,6 +188,7 @@ class Check:
     def __call__(self, name: str, value: Any) -> None:
         self.function(name, value)
 
+    @override
     def __str__(self) -> str:
         return self.description
 
@@ -193,6 +204,7 @@ class Rule:
         if not self._accepts(value):
             raise invalid(name, value, f"must be {self._allowed}")
 
+    @override
     def __str__(self) -> str:
         return self._allowed
 
@@ -207,6 +219,7 @@ class AllOf:
         for validator in self.validators:
             validator(name, value)
 
+    @override
     def __str__(self) -> str:
         return ", ".join(str(v) for v in self.validators)
 
@@ -223,5 +236,6 @@ class ValidRegex:
         except TypeError:
             raise invalid(name, value, "Invalid regex: null") from None
 
+    @override
     def __str__(self) -> str:
         return "valid regex"

@@ -54,6 +54,7 @@ class DatagenSourceConnector(SourceConnector):
         ConfigKey("payload.bytes", Type.INT, default=20, validator=at_least(0), doc="The size of each payload."),
     )  # fmt: skip
 
+    @override
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
         """Distributes the streams to tasks. Returns no task without a stream."""
         streams = int(self.config_def.parse(self.config)["streams"]) or max_tasks
@@ -67,12 +68,14 @@ class DatagenSourceConnector(SourceConnector):
         return DatagenData(dict(options))
 
     @classmethod
-    def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
+    @override
+    def exactly_once_support(cls, config: Options) -> bool | None:
         """Returns True, as a record depends only on its number."""
         return True
 
     @classmethod
-    def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:  # noqa: ARG003
+    @override
+    def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:
         """Raises ConnectError unless each sequence is a non-negative number."""
         for _, offset in offsets:
             sequence = 0 if offset is None else offset.get("sequence")

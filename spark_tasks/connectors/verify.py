@@ -59,7 +59,8 @@ class VerifySinkConnector(SinkConnector):
         return VerifyData(dict(options))
 
     @classmethod
-    def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:  # noqa: ARG003
+    @override
+    def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
         """Accepts any offsets. Records that are read again count as duplicates."""
         return True
 

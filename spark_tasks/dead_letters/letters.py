@@ -66,11 +66,11 @@ class DeadLetters:
         return _header(self.raw.column("headers"), name)
 
     def numbers(self, name: str) -> pa.Array:
-        """Returns each letter's last header of this name as int64, -1 or larger; null if it is no such number."""
+        """Returns each letter's last header of this name as int64, -1 or larger; null if it is not such a number."""
         return _numbers(_texts(self.header(name)), _INT32_OR_NONE)
 
     def times(self, name: str) -> pa.Array:
-        """Returns each letter's last header of this name as int64; null if it is no timestamp."""
+        """Returns each letter's last header of this name as int64; null if it is not a timestamp."""
         return _numbers(_texts(self.header(name)), _INT64)
 
     def are_of(self, connector: str) -> np.ndarray[Any, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
@@ -64,6 +65,7 @@ class Refused:
     letters: int = 0
     lost_letters: int = 0
 
+    @override
     def __reduce__(self) -> str | tuple[Any, ...]:
         """As a name if there is nothing to report, since thousands a second are pickled."""
         own = Refused, (self.count, self.lines, self.by_phase, self.letters, self.lost_letters)

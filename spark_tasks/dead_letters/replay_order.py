@@ -1,4 +1,4 @@
-"""The parameters of a replay of the dead letter queue. Pure."""
+"""The parameters of a replay of the dead letter queue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FILTER: Final = ("topics", "stages", "exception", "message", "from", "to", "par
 
 @dataclass(frozen=True, slots=True)
 class ReplayOrder:
-    """Which letters to replay; an empty or None value is no restriction. `first_ms` (inclusive) and `end_ms`
+    """Which letters to replay; an empty or None value restricts nothing. `first_ms` (inclusive) and `end_ms`
     (exclusive) apply to the records' timestamps; `partition`, `first_offset` and `end_offset` (exclusive) to the queue.
     `exception` and `message` are regular expressions (RE2) that are searched for in the exception's class name and
     message. `values`: the report includes record values. `limit`: the maximum number of letters.

@@ -270,7 +270,7 @@ class _Parser:
         return (millis + 2**63) % 2**64 - 2**63  # wraps as a Java long does
 
     def _has_exact_weeks(self) -> bool:
-        """Returns whether the weeks are none whose results in Java come from overflows and the change of calendars."""
+        """Returns False for weeks whose results in Java come from overflows or the change of calendars."""
         found = self._set
         if max(map(abs, found.values())) > _MOST_WEEKS:
             return False

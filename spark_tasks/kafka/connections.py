@@ -16,6 +16,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import create_connection
 from kafka.net.selector import NetworkSelector, Task, TaskState
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataResponse
+from typing_extensions import override
 
 from spark_tasks.backoff import doubled
 from spark_tasks.kafka.errors import tls_refusal
@@ -149,6 +150,7 @@ class Manager(PausingManager):
             raise protocol.KafkaConnectionError(f"Handshake failed: {error}") from error
         return transport
 
+    @override
     async def _connect(self, node: Any, conn: Any, *arguments: Any, **keywords: Any) -> None:
         await super()._connect(node, conn, *arguments, **keywords)
         error = conn.init_future.exception if conn.init_future.failed() else None

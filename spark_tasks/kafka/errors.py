@@ -6,6 +6,7 @@ import re
 from typing import Self
 
 import kafka.errors as protocol
+from typing_extensions import override
 
 from spark_tasks.errors import ConnectError, RetriableError
 
@@ -21,6 +22,7 @@ class KafkaRefusedError(ConnectError):
         super().__init__(message)
         self.code = code
 
+    @override
     def __reduce__(self) -> tuple[type[KafkaRefusedError], tuple[str, int]]:
         return type(self), (str(self), self.code)
 
@@ -106,6 +108,7 @@ class OffsetOutOfRangeError(ConnectError):
         self.log_start = log_start
         self.log_end = log_end
 
+    @override
     def __reduce__(self) -> tuple[type[OffsetOutOfRangeError], tuple[str, int, int, int, int]]:
         return type(self), (self.topic, self.partition, self.offset, self.log_start, self.log_end)
 

@@ -291,7 +291,7 @@ class _Fetcher:
         )
         response = await self._cluster.io.send(request, leader, lane="fetch")
         if response.throttle_time_ms > 0:
-            self._deadline = Deadline(self._timeout_ms)  # the pause is none of the broker's failures
+            self._deadline = Deadline(self._timeout_ms)  # the pause does not count as a failure of the broker
         partitions = [part for topic in response.responses for part in topic.partitions]
         for code in (response.error_code, *(part.error_code for part in partitions)):
             if code == protocol.CorruptRecordError.errno:

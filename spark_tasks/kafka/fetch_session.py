@@ -1,4 +1,4 @@
-"""An incremental fetch session with one broker (KIP-227): after the first request, only changes are sent. Pure.
+"""An incremental fetch session with one broker (KIP-227): after the first request, only changes are sent.
 
 The broker remembers partitions and offsets, and its response has only partitions with something new. If the broker
 creates no session (it keeps at most max.incremental.fetch.session.cache.slots, by default 1000), every request has all

@@ -1,4 +1,4 @@
-"""Keeps fetched records until the task of their partition reads them. Pure.
+"""Keeps fetched records until the task of their partition reads them.
 
 The records of a response are appended to those of earlier responses if there is no gap between them. So a task that is
 some batches late still needs no fetch of its own.

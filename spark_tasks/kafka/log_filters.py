@@ -12,6 +12,8 @@ import math
 import re
 from typing import Any, Final
 
+from typing_extensions import override
+
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 
 _logger = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class ConnectionLines(logging.Filter):
         self._limited = RateLimitedLog(max_lines=1)
         self._once = RateLimitedLog(max_lines=1, per_s=math.inf)
 
+    @override
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record of kafka-python is logged."""
         template = str(record.msg)

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.data.columns import Metadata, is_json, metadata_of, moment_numbers, nulls_are_absent
 from spark_tasks.data.schema import DECIMAL, Schema, Type
@@ -113,6 +114,7 @@ class Struct:
             elif value is None and not field.schema.optional and field.schema.default is None:
                 raise _null_in(f'field: "{field.name}"', field.schema)
 
+    @override
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Struct) and (self.schema, self.values) == (other.schema, other.values)
 

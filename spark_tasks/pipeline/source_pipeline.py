@@ -291,7 +291,7 @@ def _wrong_type(column: str, given: pa.DataType, wanted: str) -> DataError:
 
 
 def _partitions(batch: pa.RecordBatch) -> tuple[pa.Array | None, list[tuple[int, Exception]]]:
-    """Returns the partitions, None if the partitioner chooses all, and the rows with one that is no int32."""
+    """Returns the partitions, None if the partitioner chooses all, and the rows with one that is not an int32."""
     if "partition" not in batch.schema.names:
         return None, []
     given = batch.column("partition")

@@ -8,6 +8,8 @@ from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any, ClassVar, NamedTuple
 
+from typing_extensions import override
+
 from spark_tasks.errors import ConfigError
 from spark_tasks.pipeline.converters.base import Converter, HeaderConverter
 from spark_tasks.pipeline.transforms.chain import Chain, make_chain
@@ -97,6 +99,7 @@ class ConfiguredPipeline:
         self._worker = {name: str(value) for name, value in worker.items() if name.startswith(wanted)}
         self._connector = {name: str(value) for name, value in connector.items()}
 
+    @override
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "stages"}
 

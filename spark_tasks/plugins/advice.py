@@ -1,4 +1,4 @@
-"""Advice for messages about a plugin that does not exist. Pure."""
+"""Advice for messages about a plugin that does not exist."""
 
 from __future__ import annotations
 

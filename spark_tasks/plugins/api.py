@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol, get_args
 
 from pyspark.sql.datasource import DataSource
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.metrics.plugins import PluginMetrics
@@ -103,6 +104,7 @@ class SourceConnector(Connector):
     nested_offsets: ClassVar[bool] = True
     """Whether offsets may contain lists and maps, as those of PySpark's readers may. Kafka Connect's may not."""
 
+    @override
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         cls.mistake = vars(cls).get("mistake") or _shape_mistake(cls, "yields", cls.yields)
@@ -135,6 +137,7 @@ class SinkConnector(Connector):
     """"records": `write` gets batches with the columns of CONNECT_COLUMNS; "rows": with the value's fields as columns.
     """
 
+    @override
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         cls.mistake = vars(cls).get("mistake") or _shape_mistake(cls, "accepts", cls.accepts)

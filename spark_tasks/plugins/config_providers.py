@@ -27,7 +27,7 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.process.bounded_read import read_settings_file
 
 _logger = logging.getLogger(__name__)
-# ${provider:key} or ${provider:path:key}. What is no placeholder matches without groups, up to its }, or each ${ in it
+# ${provider:key} or ${provider:path:key}. Anything else matches without groups, up to its }, or each ${ in it
 # would be searched again.
 _PLACEHOLDER = re.compile(r"\$\{(?:([^}:]*+):(?:([^}:]*+):)?([^}]*+)\}|[^}]*+)")
 _JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
@@ -101,6 +101,7 @@ class FileConfigProvider(_PathConfigProvider):
 
     aliases = (f"{_JAVA_PACKAGE}FileConfigProvider",)
 
+    @override
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
         """Returns values of the file; none for an empty path, or for a path that is not allowed."""
         import javaproperties  # noqa: PLC0415 - loaded only if this provider is used
@@ -123,6 +124,7 @@ class DirectoryConfigProvider(_PathConfigProvider):
 
     aliases = (f"{_JAVA_PACKAGE}DirectoryConfigProvider",)
 
+    @override
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
         """Returns the unchanged contents of the folder's regular files. (A final newline is part of the value.)"""
         folder = self._paths.check(path) if path else None
@@ -146,6 +148,7 @@ class EnvVarConfigProvider(ConfigProvider):
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._variables = dict(os.environ if environment is None else environment)
 
+    @override
     def configure(self, settings: Mapping[str, str]) -> None:
         """Applies `allowlist.pattern`, a regular expression that must match the whole name of a variable."""
         pattern = settings.get("allowlist.pattern")
@@ -159,6 +162,7 @@ class EnvVarConfigProvider(ConfigProvider):
             ) from error
         self._variables = {k: v for k, v in self._variables.items() if allowed.fullmatch(k)}
 
+    @override
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
         """Returns allowed variables. `path` must be empty."""
         if path:

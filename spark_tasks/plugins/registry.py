@@ -14,6 +14,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from spark_tasks import spaces
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConfigError, ConnectError, PluginExitError, plugin_code
@@ -78,6 +80,7 @@ class Plugins:
         self._loaded: dict[Found, Plugin | Exception] = {}
         self._by_name = lru_cache(1000)(self._look_up)  # plugins that are installed later are not found anyway
 
+    @override
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(Plugins, installed=self._given, quiet=True), (self.plugin_path,)  # the worker logs warnings
 

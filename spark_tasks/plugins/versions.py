@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
+from typing_extensions import override
+
 from spark_tasks.errors import ConfigError
 
 _PARTS = re.compile(r"\d+|[a-zA-Z]+")
@@ -47,6 +49,7 @@ class VersionRange:
             return True
         return key < sort_key(self.high) or (key == sort_key(self.high) and self.high_included)
 
+    @override
     def __str__(self) -> str:
         opening, closing = "[" if self.low_included else "(", "]" if self.high_included else ")"
         return f"{opening}{self.low or ''},{self.high or ''}{closing}"
@@ -61,6 +64,7 @@ class VersionRequirement:
     def __contains__(self, version: str) -> bool:
         return any(version in one for one in self.ranges)
 
+    @override
     def __str__(self) -> str:
         return ",".join(map(str, self.ranges))
 

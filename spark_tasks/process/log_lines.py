@@ -6,6 +6,8 @@ import logging
 import re
 from typing import Final
 
+from typing_extensions import override
+
 from spark_tasks.errors import shortened, text_of
 
 MAX_TEXT: Final = 200_000
@@ -24,6 +26,7 @@ class FormattingFilter(logging.Filter):
     thread that is logging. Filters of a handler run before its lock is taken, formatters while it is held.
     """
 
+    @override
     def filter(self, record: logging.LogRecord) -> bool:
         """True. The record has a message without arguments, and the text of its stack trace."""
         try:
@@ -47,6 +50,7 @@ class LineFormatter(logging.Formatter):
     writing direction become escape sequences. So every line that does not start with a space was logged by heeler.
     """
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line, and the indented lines below it."""
         record.message = shortened(record.getMessage(), MAX_TEXT)

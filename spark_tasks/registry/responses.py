@@ -17,7 +17,7 @@ _WORDS: Final = {str: "a text", int: "a whole number", list: "a list"}
 
 
 class ForeignResponseError(ValueError):
-    """A response is not that of a registry."""
+    """A response that does not come from a schema registry."""
 
 
 def checked(response: Any, required: tuple[str, ...]) -> dict[str, Any]:

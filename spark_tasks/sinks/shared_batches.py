@@ -281,7 +281,9 @@ class SharedBatches:
             self._changed.notify_all()
 
     def _cut_off(self, now: float) -> None:
-        """Ends splits that take too long. One that a process has declined waits again, which is no hanging."""
+        """Ends splits that take too long. One that a process has declined waits again; that does not count as
+        hanging.
+        """
         for flight in self._flights.values():
             if not self._engine.runs(flight.future):
                 flight.begun = None

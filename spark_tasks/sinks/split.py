@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from spark_tasks.data.columns import in_order, size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
@@ -121,7 +122,7 @@ def within_reach(
     if not lost or len(lost) == len(results):
         return results
     first = lost[0].failure
-    _logger.warning("%s goes on without %d of its partitions, which cannot be read at present: %s",
+    _logger.warning("%s continues without %d of its partitions, which cannot be read at present: %s",
                     task, len(lost), None if first is None else first.error)
     return [result for result in results if not result.out_of_reach]
 
@@ -285,6 +286,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         """The offset after the last record that was yielded; None if there was none, or if it was refused."""
         return self._last + 1 if self._last is not None and self._has_last else None
 
+    @override
     def __next__(self) -> pa.RecordBatch:
         try:
             return next(self._batches)

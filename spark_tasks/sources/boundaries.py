@@ -1,4 +1,4 @@
-"""Decides when a transaction of an exactly-once source task ends (transaction.boundary, KIP-618). Pure."""
+"""Decides when a transaction of an exactly-once source task ends (transaction.boundary, KIP-618)."""
 
 from __future__ import annotations
 

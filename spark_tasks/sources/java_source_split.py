@@ -7,7 +7,6 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from logging import getLogger
 
 import pyarrow as pa
 
@@ -23,8 +22,6 @@ from spark_tasks.pipeline.handover import JavaSourcePipeline
 from spark_tasks.pipeline.source_pipeline import RawBatch
 from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.task import TaskContext
-
-_logger = getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ failure the task continues from the last committed offsets, with new lanes.
 
 from __future__ import annotations
 
-import logging
 import pickle
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,8 +41,6 @@ from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled
 from spark_tasks.tasks.pace import IdleTasks, Idling, SplitSize
 from spark_tasks.tasks.retries import RetryLimits, RetryState
-
-_logger = logging.getLogger(__name__)
 
 PAUSED_MS = 60_000
 LEFTOVER_S = 5.0

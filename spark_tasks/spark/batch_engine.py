@@ -9,7 +9,6 @@ batches in flight fail with a retriable error, and those in the queue stay there
 from __future__ import annotations
 
 import itertools
-import logging
 import pickle
 import threading
 import time
@@ -28,8 +27,6 @@ from spark_tasks.spark.executor import MAX_RESULT_BYTES, Outcome, value_of
 from spark_tasks.spark.jobs import Waiting, expected_seconds, next_job, spread
 from spark_tasks.spark.lifecycle import EngineState, SparkLifecycle
 from spark_tasks.task import Engine, Split
-
-_logger = logging.getLogger(__name__)
 
 WARM_SECONDS = 0.2
 LATE_S = 30.0  # a job that several tasks share should take a second or two; after this time something in it hangs

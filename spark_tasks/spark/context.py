@@ -1,5 +1,4 @@
-"""The only module that uses Spark: starts and stops a SparkContext, runs lists of splits as an RDD job, and cancels
-jobs. gateway.py starts the JVM.
+"""Starts and stops a SparkContext, runs lists of splits as an RDD job, and cancels jobs. gateway.py starts the JVM.
 
 A job takes few Py4J calls on an RDD of empty rows, which is created once for each number of partitions. The Python
 command of the job contains the splits. Measured on 2 cores: 15 ms from submission to result, of which 11 ms pass before

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from typing_extensions import override
+
 from spark_tasks.errors import (
     ConnectError,
     PermanentError,
@@ -207,6 +209,7 @@ def _sendable(error: Exception) -> Exception:
 class ExecutorTracebackError(Exception):
     """The cause of an error from an executor. Its message is the executor's traceback."""
 
+    @override
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 

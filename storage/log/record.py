@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from typing_extensions import override
+
 
 class LogRecord(NamedTuple):
     """One record; `timestamp` in ms since the epoch. A tombstone's value is None."""
@@ -14,6 +16,7 @@ class LogRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
 
+    @override
     def __str__(self) -> str:
         """Key and position, for log lines."""
         key = "no key" if self.key is None else f"the key {shown(self.key.decode(errors='replace'))}"

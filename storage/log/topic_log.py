@@ -96,6 +96,7 @@ class KafkaTopicLog(TopicLog):
         self._thread: threading.Thread | None = None
 
     @property
+    @override
     def topic(self) -> str:
         """The topic's name."""
         return self._topic

@@ -108,7 +108,7 @@ def source(batches: list[pa.RecordBatch]) -> int:
 
 
 class Table(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
-    """Copies what it is given, as a driver does; does not take amounts that are no numbers."""
+    """Copies what it is given, as a driver does; does not take amounts that are not numbers."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> int:
         """Rows."""

@@ -27,9 +27,11 @@ from heeler.cli.rest_client import RestClient
 from heeler.cli.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.guard import GuardedProcess
-from heeler.embedded_kafka.jars import CONNECT, classpath, resolve
+from heeler.embedded_kafka.jars import classpath, resolve
 from heeler.embedded_kafka.java import find_java
 from tests.rigs import debezium
+from tests.rigs.connector_states import states_of
+from tests.rigs.jar_sets import CONNECT
 from tests.rigs.java_connectors import FILE_SINK, FILE_SOURCE
 from tests.rigs.java_worker import MAIN, JavaWorker
 from tests.rigs.postgres import Postgres, running_postgres
@@ -110,7 +112,7 @@ class Side:
 
     def delete(self, name: str) -> None:
         self.rest.call("DELETE", f"/connectors/{name}")
-        wait_until(lambda: self.rest.states(name) == [], 60, f"the end of {name}")
+        wait_until(lambda: states_of(self.rest, name) == [], 60, f"the end of {name}")
 
 
 class Table:

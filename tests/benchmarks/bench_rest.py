@@ -17,6 +17,7 @@ from rest.server.settings import RestSettings
 from storage.ids import ConnectorName, TargetState
 from tests.rigs.fake_herder import FakeWorker
 from tests.rigs.fake_plugins import FILE
+from tests.rigs.serving import ports_of
 
 CONNECTORS = 100
 IDLE_S = 5.0
@@ -64,7 +65,7 @@ def main() -> None:
     server = RestServer(settings, create_app(worker.ask, worker, settings))
     server.start()
     lines = [f"server up in {(time.perf_counter() - begun) * 1e3:.0f} ms"]
-    port = server.ports[0]
+    port = ports_of(server)[0]
     for label, path, count in (
         ("GET /", "/", 500),
         ("GET status", "/connectors/connector-042/status", 2000),

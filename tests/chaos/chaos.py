@@ -38,6 +38,7 @@ from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.connectors.verify import read_summary
 from tests.chaos.behind import Behind
 from tests.rigs.cluster import SCHEMALESS, Cluster
+from tests.rigs.connector_states import states_of
 from tests.rigs.exactly_once_cluster import Reader, numbers
 from tests.rigs.kafka_tools import abort_hanging_transactions
 from tests.rigs.support import BACK_SOON, wait_until
@@ -308,7 +309,7 @@ class Chaos:
         worker = self.cluster.living()[0]
         try:
             worker.rest.call("PUT", "/connectors/numbers/pause")
-            return set(worker.rest.states("numbers")) == {"PAUSED"}
+            return set(states_of(worker.rest, "numbers")) == {"PAUSED"}
         except (RestError, OSError):
             return False
 

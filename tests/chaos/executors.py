@@ -29,6 +29,7 @@ import psutil
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.connectors.verify import read_summary
 from tests.rigs.cluster import SCHEMALESS
+from tests.rigs.connector_states import states_of
 from tests.rigs.spark_cluster import SparkCluster, other_python
 from tests.rigs.support import wait_until
 from tests.rigs.topic_reader import read_topic
@@ -102,7 +103,7 @@ class Killing:
 
     def _distinct(self, rig: Rig, folder: Path) -> int:
         for name in ("in", "out"):
-            assert "FAILED" not in rig.rest.states(name), rig.rest.failure(name)
+            assert "FAILED" not in states_of(rig.rest, name), rig.rest.failure(name)
         return sum(seen.highest + 1 - seen.missing for seen in read_summary(folder / "sums").streams.values())
 
     def _trouble(self, rig: Rig, folder: Path, records: int, kills: int) -> int:

@@ -1,4 +1,4 @@
-"""A Python sink for a real PostgreSQL: which records of a batch it refuses, and that its absence is no bad record."""
+"""A Python sink for a real PostgreSQL: the records of a batch that it refuses; its absence is not a bad record."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def test_a_database_refuses_records_and_goes_away(broker, tmp_path, topic_name):
                      " where pid <> pg_backend_pid() and usename = 'postgres'")
         rig.kafka.send(topic_name, [record(n) for n in range(COUNT, COUNT + 100)])
         wait_until(lambda: postgres.sql(rows) == [f"{COUNT + 97}|{COUNT + 77}"], SOON_S, "the rows after the outage")
-        assert len(letters(rig.kafka.servers, dead)) == len(refused), "an outage is no bad record"
+        assert len(letters(rig.kafka.servers, dead)) == len(refused), "an outage is not a bad record"
         rig.delete(topic_name)

@@ -15,7 +15,7 @@ import pytest
 from tests.rigs.api_tester import CHECKS, STATEFUL_CHECKS, api_failures
 from tests.rigs.fake_herder import FakeWorker
 from tests.rigs.fake_plugins import FILE
-from tests.rigs.serving import serving
+from tests.rigs.serving import ports_of, serving
 
 MANY = int(os.environ.get("HEELER_API_EXAMPLES", "0"))
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(max(1000, 15 * MANY))]
@@ -33,7 +33,7 @@ def defects(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_every_response_is_described(tmp_path, caplog):
     with serving(FakeWorker()) as server:
-        assert api_failures(server.ports[0], tmp_path, SOURCE, examples=MANY or 2, seed=SEED,
+        assert api_failures(ports_of(server)[0], tmp_path, SOURCE, examples=MANY or 2, seed=SEED,
                             more=("--phases", "coverage,fuzzing")) == ""
     assert defects(caplog) == []
 
@@ -43,7 +43,7 @@ def test_links_refer_to_described_operations(tmp_path, caplog):
     worker = FakeWorker()
     with serving(worker) as server:
         for seed in SEEDS:
-            found = api_failures(server.ports[0], tmp_path, SOURCE, examples=MANY or 40, seed=seed,
+            found = api_failures(ports_of(server)[0], tmp_path, SOURCE, examples=MANY or 40, seed=seed,
                                  checks=(*CHECKS, *STATEFUL_CHECKS), more=("--phases", "stateful"))
             assert not found, found
     assert defects(caplog) == []
@@ -56,7 +56,7 @@ def test_created_connectors_exist_and_deleted_ones_do_not(tmp_path, caplog):
     """There are few operations, so that scenarios reach deleted connectors again."""
     few = [f"--include-operation-id=connectors.{name}" for name in ("create", "delete", "describe", "get_config")]
     with serving(FakeWorker()) as server:
-        assert api_failures(server.ports[0], tmp_path, SOURCE, examples=MANY or 40, seed=SEED,
+        assert api_failures(ports_of(server)[0], tmp_path, SOURCE, examples=MANY or 40, seed=SEED,
                             checks=(*CHECKS, *STATEFUL_CHECKS), more=("--phases", "stateful", *few)) == ""
     assert defects(caplog) == []
 

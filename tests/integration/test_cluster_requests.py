@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.rigs.cluster import Cluster, http_call
+from tests.rigs.connector_states import states_of
 from tests.rigs.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -86,7 +87,7 @@ def test_creating_pausing_resuming_and_deleting_through_a_follower(cluster, topi
                                  ("stop", 204, ["STOPPED"]), ("resume", 202, ["RUNNING"] * 2)):
         assert http_call(cluster.follower(), "PUT", f"/connectors/{topic_name}/{change}")[0] == code
         for worker in cluster.living():
-            wait_until(lambda: worker.rest.states(topic_name) == wanted, 20, f"{change}: {states}")  # noqa: B023
+            wait_until(lambda: states_of(worker.rest, topic_name) == wanted, 20, f"{change}: {states}")  # noqa: B023
     cluster.wait_settled()
     del cluster.wanted[topic_name]
     assert http_call(cluster.follower(), "DELETE", f"/connectors/{topic_name}") == (204, None)

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from heeler.cli.rest_client import RestError
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from tests.rigs.cluster import SETTLE_S, Cluster
+from tests.rigs.connector_states import states_of
 from tests.rigs.exactly_once_cluster import Reader, config_records, numbers
 from tests.rigs.support import wait_until
 from tests.rigs.workers import READY_S, Kafka, pause_between
@@ -144,7 +145,7 @@ def test_producers_that_the_leader_may_not_fence_fail_the_new_tasks(cluster, rea
     # The third task's, which the new set does not have: only the round of fencing needs it.
     with kafka.denied(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "exactly-once-once-2"):
         numbers(cluster, "once", 2)
-        wait_until(lambda: rest.states("once") == ["RUNNING", "FAILED", "FAILED"], SETTLE_S, "both tasks to fail")
+        wait_until(lambda: states_of(rest, "once") == ["RUNNING", "FAILED", "FAILED"], SETTLE_S, "both tasks to fail")
         for task in (0, 1):
             trace = rest.call("GET", f"/connectors/once/tasks/{task}/status")["trace"]
             assert "Failed to perform a round of zombie fencing for task once-" in trace
@@ -163,7 +164,7 @@ def test_a_stopped_source_resumes_from_altered_offsets(cluster, kafka):
     wait_until(lambda: reader.check() == {0: 500}, 30, "500 records")
     rest = cluster.living()[0].rest
     rest.call("PUT", "/connectors/altered/stop")
-    wait_until(lambda: rest.states("altered") == ["STOPPED"], 30, "the stop")
+    wait_until(lambda: states_of(rest, "altered") == ["STOPPED"], 30, "the stop")
     offsets = [{"partition": {"stream": 0}, "offset": {"sequence": 400}}]
     answer = wait_until(lambda: _altered(rest, offsets), 30, "the offsets to be altered")
     assert "altered successfully" in answer["message"]
@@ -227,7 +228,7 @@ def test_records_and_offsets_are_exactly_once_in_another_kafka_cluster(cluster):
         reader.wait_flowing(2)
         rest = cluster.leader().rest
         rest.call("PUT", f"/connectors/{name}/stop")
-        wait_until(lambda: rest.states(name) == ["STOPPED"], SETTLE_S, "the source to be stopped")
+        wait_until(lambda: states_of(rest, name) == ["STOPPED"], SETTLE_S, "the source to be stopped")
         found = rest.call("GET", f"/connectors/{name}/offsets")["offsets"]
         at = {o["partition"]["stream"]: o["offset"]["sequence"] for o in found}
         wait_until(lambda: reader.check() == at, SETTLE_S, "the reader to be where the offsets are")
@@ -248,6 +249,6 @@ def test_a_task_whose_clients_use_two_kafka_clusters_fails_with_advice(cluster):
     def traces():
         return [task["trace"] for task in rest.call("GET", "/connectors/torn/status")["tasks"] if "trace" in task]
 
-    wait_until(lambda: rest.states("torn"), SETTLE_S, "a status")
+    wait_until(lambda: states_of(rest, "torn"), SETTLE_S, "a status")
     assert "set consumer.override.bootstrap.servers" in wait_until(traces, SETTLE_S, "the task to fail")[0]
     cluster.delete("torn")

@@ -9,6 +9,7 @@ import pytest
 
 from heeler.cli.rest_client import RestError
 from tests.golden import validate_jar
+from tests.rigs.connector_states import states_of
 from tests.rigs.java_connectors import FILE_SOURCE, MODE, SLOW_S, counting, jvm, numbers, offsets, wait_offset
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, shared
@@ -293,7 +294,7 @@ def test_a_class_for_a_newer_java_is_named_in_the_error(rig, topic_name):
 
 def test_a_connector_that_raises_an_error_is_failed(rig, topic_name):
     rig.create(topic_name, counting(topic_name, "raise"))
-    wait_until(lambda: rig.rest.states(topic_name)[:1] == ["FAILED"], what="the failure")
+    wait_until(lambda: states_of(rig.rest, topic_name)[:1] == ["FAILED"], what="the failure")
     assert "raised by the connector" in rig.call("GET", f"/connectors/{topic_name}/status")["connector"]["trace"]
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.partitioner.default import murmur2
 from kafka.protocol.admin import AlterClientQuotasRequest
 
 from spark_tasks.data.columns import RAW_SCHEMA
@@ -26,7 +27,6 @@ from spark_tasks.kafka.errors import (
 )
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.records import RecordTooLargeError
-from spark_tasks.kafka.records.partitioner import murmur2
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.transactions import TransactionMember, TransactionOwner
 

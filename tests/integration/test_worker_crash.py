@@ -111,7 +111,7 @@ def check_lines(rig, topic, out, total):
     assert assert_resumed(runs(sent), total) <= KILLS
     written = [int(line) for line in out.read_text().splitlines()]
     at = {}
-    place = []  # the file's lines as offsets of the topic: a duplicate in the topic is no duplicate of the sink
+    place = []  # the file's lines as offsets of the topic: a duplicate in the topic is not a duplicate of the sink
     for offset, value in enumerate(sent):
         at.setdefault(value, []).append(offset)
     expected = 0

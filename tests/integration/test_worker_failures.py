@@ -10,6 +10,7 @@ import uuid
 import pytest
 
 from heeler.cli.rest_client import RestError
+from tests.rigs.connector_states import states_of
 from tests.rigs.failing_sources import FAILED, RUNNING, STOPPED, failing, hanging
 from tests.rigs.support import wait_until
 
@@ -207,7 +208,7 @@ def test_a_connector_whose_stop_hangs_can_be_deleted(rig, topic_name, at, works)
     rig.wait_records(topic_name, 20)
     rig.call("DELETE", f"/connectors/{topic_name}")
     works()
-    wait_until(lambda: rig.rest.states(topic_name) == [], 30, "its end")
+    wait_until(lambda: states_of(rig.rest, topic_name) == [], 30, "its end")
     rig.create(topic_name, hanging(release, topic=topic_name), [RUNNING, RUNNING])
     release.touch()
 

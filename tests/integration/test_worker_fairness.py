@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from spark_tasks.spark.residents.settings import default_running
+from tests.rigs.connector_states import states_of
 from tests.rigs.support import wait_until
 from tests.rigs.workers import SOON_S, wait_gone
 
@@ -56,7 +57,7 @@ def test_sources_that_sleep_for_an_hour_or_poll_for_long_block_no_others(rig, to
     advance(rig, ticks)
     assert [reads(sign).count("end") for sign in polls] != [n + 1 for n in ended], "nobody waited for all polls"
     for name in ticks:
-        assert rig.rest.states(name) == ["RUNNING", "RUNNING"]
+        assert states_of(rig.rest, name) == ["RUNNING", "RUNNING"]
 
 
 def test_endless_loops_keep_no_others_from_running(rig, topic_name):
@@ -86,4 +87,4 @@ def test_a_task_continues_when_its_executor_process_is_killed_or_suspended(rig, 
     rig.wait_records(topic, rig.kafka.end(topic) + SOME)
     numbers = sorted({int(value.removeprefix("Struct{value=").rstrip("}")) for value in rig.kafka.values(topic)})
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
-    assert rig.rest.states(topic) == ["RUNNING", "RUNNING"]
+    assert states_of(rig.rest, topic) == ["RUNNING", "RUNNING"]

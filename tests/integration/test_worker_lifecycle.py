@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.rigs.connector_states import states_of
 from tests.rigs.support import wait_until
 from tests.rigs.workers import pause_between
 
@@ -81,7 +82,7 @@ def test_a_paused_connector_moves_nothing_until_it_is_resumed(rig, pipe, topic_n
         rig.wait_records(topic_name, 20)
     pause_between(begun, QUIET_S)
     assert out.read_text().splitlines() == numbered("before", 0, 10)
-    assert rig.rest.states(name) == [PAUSED, PAUSED]
+    assert states_of(rig.rest, name) == [PAUSED, PAUSED]
     rig.call("PUT", f"/connectors/{name}/resume")
     rig.wait_states(name, [RUNNING, RUNNING])
     rig.wait_lines(out, [*numbered("before", 0, 10), *numbered("after", 0, 10)])

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.rigs.connector_states import states_of
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka, Rig, processes_of, running_worker
 
@@ -146,7 +147,7 @@ def test_another_user_of_the_machine_gains_no_access(rig: Rig, world: Path, secr
     assert said.count(b" let me in") == 1, "only where everybody is"
     for secret in (PASSWORD.encode(), b"pa$$w0rd", b"s3cr3t-number"):
         assert secret not in said
-    assert rig.rest.states(topic_name) == [RUNNING, RUNNING], "and does no harm"
+    assert states_of(rig.rest, topic_name) == [RUNNING, RUNNING], "and does no harm"
     log = rig.process.log.read_text()
     assert "WARN TransportChannelHandler: Exception in connection from" in log, "who knocks is told of"
     assert "\tat org.apache.spark.network" not in log, "in one line"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rigs.cli_tour import SINK, tour
+from tests.rigs.connector_states import states_of
 from tests.rigs.jar_sets import TOOLS
 from tests.rigs.java_worker import JavaWorker
 from tests.rigs.support import wait_until
@@ -28,5 +29,5 @@ def _takes_keys_of_heeler(java: JavaWorker, topic: str) -> None:
     config = {"connector.class": SINK, "topics": topic, "file": "/dev/null", "tasks.max": "2", "tasks.auto": "true",
               "tasks.auto.min": "1", "tasks.weight": "5"}
     java.rest.put_config(topic, config)
-    wait_until(lambda: java.rest.states(topic) == ["RUNNING"] * 3, 60, "two tasks")
+    wait_until(lambda: states_of(java.rest, topic) == ["RUNNING"] * 3, 60, "two tasks")
     assert java.rest.call("GET", f"/connectors/{topic}/config").items() >= config.items()

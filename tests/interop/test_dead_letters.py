@@ -13,10 +13,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from heeler.embedded_kafka.jars import CONNECT, resolve
+from heeler.embedded_kafka.jars import resolve
 from heeler.java_host.runtime import JavaRuntime
 from spark_tasks.plugins import Kind, Plugins, discovery
 from spark_tasks.runners import Runners
+from tests.rigs.jar_sets import CONNECT
 from tests.rigs.java_jars import compile_into
 from tests.rigs.java_worker import JavaWorker
 from tests.rigs.support import wait_until

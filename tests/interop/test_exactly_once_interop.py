@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException, Producer
 from heeler.cli.rest_client import RestClient, RestError
 from heeler.cli.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
+from tests.rigs.connector_states import states_of
 from tests.rigs.exactly_once_tasks import visible
 from tests.rigs.jar_sets import TEST_PLUGINS
 from tests.rigs.java_worker import TIMES, JavaWorker
@@ -148,7 +149,7 @@ class Mixed:
         """
         for name in ("lines", "numbers"):
             self.call(rest, "PUT", f"/connectors/{name}/stop")
-        wait_until(lambda: rest.states("lines") == rest.states("numbers") == ["STOPPED"], SOON_S, "both to stop")
+        wait_until(lambda: states_of(rest, "lines") == states_of(rest, "numbers") == ["STOPPED"], SOON_S, "the stops")
         self.counted = self.last_numbers()
         zombie = Producer({"bootstrap.servers": self.there.servers, "transactional.id": f"{self.group}-numbers-1"})
         zombie.init_transactions(30)

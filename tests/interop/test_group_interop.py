@@ -12,13 +12,14 @@ from kafka import KafkaAdminClient
 from actors.assignment.codec import encode_assignment, encode_metadata
 from actors.assignment.protocol import Allocation, Assignment, AssignmentError, MemberMetadata, Protocol
 from actors.messages.commands import RequestRejoin
-from heeler.embedded_kafka.jars import CONNECT, classpath, resolve
+from heeler.embedded_kafka.jars import classpath, resolve
 from heeler.embedded_kafka.java import find_java
 from storage.config.fold import fold
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorTaskId
 from storage.log.topic_log import KafkaTopicLog
 from tests.rigs.group_herder import FakeHerder
+from tests.rigs.jar_sets import CONNECT
 from tests.rigs.java_worker import JavaWorker
 from tests.rigs.support import wait_until
 

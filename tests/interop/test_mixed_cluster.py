@@ -11,6 +11,7 @@ import pytest
 
 from heeler.cli.worker_process import WorkerProcess
 from tests.rigs.cluster import Cluster
+from tests.rigs.connector_states import states_of
 from tests.rigs.java_worker import TIMES, JavaWorker
 from tests.rigs.support import wait_until
 from tests.rigs.workers import READY_S, SPARK_MS, Kafka
@@ -118,7 +119,7 @@ def ask_both(mixed):
             parts = mixed.wait_settled()
         assert call(worker, "PUT", "/connectors/c-out/pause")[0] == 202
         for other in mixed.living():
-            wait_until(lambda: other.rest.states("c-out") == ["PAUSED"] * 3, 20, "PAUSED")  # noqa: B023
+            wait_until(lambda: states_of(other.rest, "c-out") == ["PAUSED"] * 3, 20, "PAUSED")  # noqa: B023
         assert call(worker, "PUT", "/connectors/c-out/resume")[0] == 202
         parts = mixed.wait_settled()
 
@@ -134,7 +135,7 @@ def auto_beside_java(mixed):
     assert shown(mixed.heeler) == auto
 
     def runs():
-        return all(w.rest.states("auto") in (["RUNNING"] * 2, ["RUNNING"] * 3) for w in mixed.living())
+        return all(states_of(w.rest, "auto") in (["RUNNING"] * 2, ["RUNNING"] * 3) for w in mixed.living())
 
     wait_until(runs, 45, "its tasks")  # one, unless a Java worker has made them
     assert call(mixed.java, "PUT", "/connectors/auto/config", auto)[0] == 400

@@ -41,7 +41,7 @@ from storage.offsets.fold import OffsetState, fold
 from storage.offsets.records import parse_key
 from tests.rigs.chains import chain
 from tests.rigs.fake_herder import FakeWorker
-from tests.rigs.serving import LOCAL, serving
+from tests.rigs.serving import LOCAL, ports_of, serving
 
 LIMITS = {1_000: 0.25, 10_000: 0.25, 100_000: 2.5}
 """Seconds of CPU time for a number of characters: ten times what is needed, and less than what grows with the square or
@@ -154,7 +154,7 @@ def test_requests_are_refused_in_time() -> None:
     with serving(FakeWorker(), replace(RestSettings(), listeners=LOCAL)) as server:
         def send(text: str) -> None:
             request = b"GET / HTTP/1.1\r\nHost: a\r\nX:" + text[:60_000].encode(errors="replace") + b"\r\n\r\n"
-            with socket.create_connection(("127.0.0.1", server.ports[0]), 60) as connection:
+            with socket.create_connection(("127.0.0.1", ports_of(server)[0]), 60) as connection:
                 connection.sendall(request)
                 connection.recv(100)
         check(send)

@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import sys
 
-from heeler.embedded_kafka.jars import BROKER, CONNECT, KAFKA_VERSION, JarSet, Step, resolve
+from heeler.embedded_kafka.jars import BROKER, KAFKA_VERSION, JarSet, Step, resolve
 from heeler.java_host.host_classpath import host_classpath
 from tests.rigs import schema_registry
 
 _KAFKA = "org.apache.kafka"
 
+CONNECT = JarSet(f"Kafka Connect {KAFKA_VERSION}", (
+    *((_KAFKA, f"connect-{name}", KAFKA_VERSION) for name in ("runtime", "file", "json", "transforms")),
+    BROKER.modules[-1],  # the logging binding
+))
 TOOLS = JarSet(f"Kafka tools {KAFKA_VERSION}", ((_KAFKA, "kafka-tools", KAFKA_VERSION),))
 TEST_PLUGINS = JarSet(
     f"Kafka Connect test plugins {KAFKA_VERSION}", ((_KAFKA, "connect-test-plugins", KAFKA_VERSION),))

@@ -9,10 +9,11 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from heeler.embedded_kafka.jars import CONNECT, classpath, locked, resolve
+from heeler.embedded_kafka.jars import classpath, locked, resolve
 from heeler.embedded_kafka.java import find_java
 from heeler.java_host.host_classpath import COMPILER, RUNTIME, host_classpath
 from heeler.java_host.manifests import MANIFESTS, PROVIDERS
+from tests.rigs.jar_sets import CONNECT
 
 SOURCES = Path(__file__).with_name("java")
 _NAMES = {

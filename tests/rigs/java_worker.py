@@ -9,11 +9,12 @@ from pathlib import Path
 
 from heeler.cli.rest_client import RestClient, RestError
 from heeler.embedded_kafka.guard import GuardedProcess
-from heeler.embedded_kafka.jars import CONNECT, JarSet, classpath, resolve
+from heeler.embedded_kafka.jars import JarSet, classpath, resolve
 from heeler.embedded_kafka.java import find_java
 from heeler.embedded_kafka.ports import free_port
 from spark_tasks.spark.class_archive import ClassArchive
 from storage.ids import ConnectorName, ConnectorTaskId
+from tests.rigs.jar_sets import CONNECT
 from tests.rigs.support import wait_until
 
 TIMES = {  # of a worker of either kind

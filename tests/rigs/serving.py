@@ -40,6 +40,11 @@ from tests.rigs.rest_apps import admin_app_of, app_of
 LOCAL = (Listener("http", "127.0.0.1", 0),)
 
 
+def ports_of(server: RestServer) -> tuple[int, ...]:
+    """The ports that a server has bound, those of its main listeners first."""
+    return tuple(listener.bind_addr[1] for listener in server.servers)
+
+
 @contextlib.contextmanager
 def serving(worker: FakeWorker, settings: RestSettings | None = None) -> Iterator[RestServer]:
     """A running REST server of a worker, on free ports of this machine."""

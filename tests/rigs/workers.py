@@ -36,6 +36,7 @@ from confluent_kafka.admin import (
 
 from heeler.cli.rest_client import RestClient, RestError
 from heeler.cli.worker_process import WorkerProcess
+from tests.rigs.connector_states import states_of
 from tests.rigs.nursery import launcher
 from tests.rigs.support import wait_until
 
@@ -180,7 +181,7 @@ class Rig:
         """Wait until the connector and then each task are in these states."""
 
         def same() -> bool:
-            found = self.rest.states(name)
+            found = states_of(self.rest, name)
             assert found == list(states), f"{name}: {found}, expected {list(states)}; {self.rest.failure(name)}"
             return True
 
@@ -221,7 +222,7 @@ class Rig:
     def delete(self, name: str) -> None:
         """Delete a connector and wait until its status is gone."""
         self.call("DELETE", f"/connectors/{quote(name, safe='')}")
-        wait_until(lambda: self.rest.states(name) == [], SOON_S, f"the end of {name}")
+        wait_until(lambda: states_of(self.rest, name) == [], SOON_S, f"the end of {name}")
         if name in self.created:
             self.created.remove(name)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import yaml
+from typing_extensions import override
 
 from heeler.cli.cluster.plan import secrets_of
 from heeler.cli.safe_text import safe
@@ -237,6 +238,7 @@ class _Loader(yaml.SafeLoader):
 
     merged = 0  # entries of mappings that were merged into others
 
+    @override
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Merge keys (<<), up to limits: a few lines could ask for billions of entries."""
         if getattr(node, "flat", False):  # merged keys may occur twice in it

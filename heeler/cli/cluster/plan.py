@@ -1,4 +1,4 @@
-"""The changes that make a cluster equal to its files. Pure."""
+"""The changes that make a cluster equal to its files."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from heeler.cli.cluster.session import ClusterSession
 
 _UNKNOWN: Final = (404, 400)
-"""There is no such plugin, or the worker is older than Kafka 3.2; the class is no plugin whose keys it tells."""
+"""There is no such plugin, or the worker is older than Kafka 3.2; the class is not a plugin whose keys it tells."""
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 _CHAINS: Final = ("transforms", "predicates")
 

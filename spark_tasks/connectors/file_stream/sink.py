@@ -52,7 +52,8 @@ class FileStreamSinkConnector(SinkConnector):
         return FileStreamSinkData(dict(options))
 
     @classmethod
-    def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:  # noqa: ARG003
+    @override
+    def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
         """Accepts any offsets of the consumer group."""
         return True
 

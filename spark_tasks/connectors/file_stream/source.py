@@ -70,11 +70,13 @@ class FileStreamSourceConnector(SourceConnector):
         return FileStreamData(dict(options))
 
     @classmethod
+    @override
     def exactly_once_support(cls, config: Options) -> bool | None:
         """Returns True for a file, which can be read again from a position, and False for standard input."""
         return bool(cls.config_def.parse(config)["file"])
 
     @classmethod
+    @override
     def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:
         """Raises ConnectError for offsets from which no task could start. Tombstones are always allowed."""
         if not cls.config_def.parse(config)["file"]:

@@ -68,6 +68,7 @@ class FilesSourceConnector(SourceConnector):
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
         return FilesSettings.problems(config)
 
+    @override
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
         """Returns `max_tasks` configurations. A hash of its name assigns each file to a task."""
         return [{**self.config, _INDEX: str(index), _COUNT: str(max_tasks)} for index in range(max_tasks)]
@@ -78,12 +79,14 @@ class FilesSourceConnector(SourceConnector):
         return FilesData(dict(options))
 
     @classmethod
-    def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
+    @override
+    def exactly_once_support(cls, config: Options) -> bool | None:
         """Returns True, as files can be read again from any position."""
         return True
 
     @classmethod
-    def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:  # noqa: ARG003
+    @override
+    def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:
         """Raises ConnectError unless each offset has a non-negative position and each partition a file name."""
         for partition, offset in offsets:
             if offset is None:

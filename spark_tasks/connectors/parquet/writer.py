@@ -48,6 +48,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
         self.settings = settings
         self._claims = deque[tuple[float, Path]]()  # claims of its own commits, with their times
 
+    @override
     def __reduce__(self) -> tuple[type[ParquetWriter], tuple[ParquetSettings]]:
         """Pickles without the claims, which only the worker needs."""
         return ParquetWriter, (self.settings,)

@@ -44,7 +44,8 @@ class PySparkSourceConnector(SourceConnector):
         return source if has(type(source), *_STREAMS) else ReadOnce(source)
 
     @classmethod
-    def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
+    @override
+    def exactly_once_support(cls, config: Options) -> bool | None:
         """Returns True, as PySpark requires that streaming data sources can be read again from an offset."""
         return True
 

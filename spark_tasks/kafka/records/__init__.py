@@ -1,4 +1,4 @@
-"""Converts Kafka record batches (v2) to and from Arrow batches of columns.RAW_SCHEMA. Pure: bytes and arrays only."""
+"""Converts Kafka record batches (v2) to and from Arrow batches of columns.RAW_SCHEMA."""
 
 from spark_tasks.kafka.records.decode import Decoded, decode, decode_pieces
 from spark_tasks.kafka.records.encode import EncodedBatch, encode, next_sequence

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import override
+
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
 
@@ -36,6 +38,7 @@ class CorruptRecordsError(ConnectError):
         offset = position if self.offset is None else max(self.offset, position)
         return type(self)(self.reason, self.position, offset, (topic, partition))
 
+    @override
     def __reduce__(self) -> tuple[type[CorruptRecordsError], tuple[Any, ...]]:
         return type(self), (self.reason, self.position, self.offset, self.where)
 
@@ -65,6 +68,7 @@ class OversizedRecordError(ConnectError):
         """Returns the same error with topic and partition."""
         return type(self)(self.size, self.limit, self.offset, self.what, (topic, partition))
 
+    @override
     def __reduce__(self) -> tuple[type[OversizedRecordError], tuple[Any, ...]]:
         return type(self), (self.size, self.limit, self.offset, self.what, self.where)
 
@@ -103,5 +107,6 @@ class RecordTooLargeError(ConnectError):
         self.limit = limit
         self.topic = topic
 
+    @override
     def __reduce__(self) -> tuple[type[RecordTooLargeError], tuple[Any, ...]]:
         return type(self), (self.row, self.size, self.limit, self.topic)

@@ -101,18 +101,6 @@ class Partitioner:
         return out
 
 
-def murmur2(key: bytes) -> int:
-    """Returns the hash as Java's Utils.murmur2: a signed 32-bit integer. For tests and tools."""
-    unsigned = int(hash_rows(frozen(np.frombuffer(key or b"\0", np.uint8)), len(key)))
-    return unsigned - (1 << 32) if unsigned >= 1 << 31 else unsigned
-
-
-@kernel
-def hash_rows(data: Any, size: int) -> Any:
-    """Returns the murmur2 hash of `size` bytes, unsigned."""
-    return _murmur2(data, 0, size)
-
-
 def rows_by_partition(partitions: Array) -> list[tuple[int, Array]]:
     """Returns (partition, its rows in order) for each partition that occurs."""
     if len(partitions) == 0:

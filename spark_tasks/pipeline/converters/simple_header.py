@@ -24,6 +24,7 @@ class SimpleHeaderConverter(HeaderConverter):
     version = "4.3.1"
     aliases = ("org.apache.kafka.connect.storage.SimpleHeaderConverter", "SimpleHeaderConverter")
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
         """Does nothing: there are no settings."""
 

@@ -15,6 +15,7 @@ class Filter(Transform):
 
     version = "4.3.1"
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
         """Does nothing: there are no settings."""
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
+from typing_extensions import override
 
 from spark_tasks.data.schema import Schema
 from spark_tasks.errors import DataError
@@ -26,6 +27,7 @@ class FarDate:
     def __init__(self, date: Moment) -> None:
         self._text = moment_text(date)
 
+    @override
     def __str__(self) -> str:
         return self._text
 

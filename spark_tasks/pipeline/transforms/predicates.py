@@ -37,6 +37,7 @@ class RecordIsTombstone(Predicate):
 
     version = "4.3.1"
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
         """Does nothing: there are no settings."""
 

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.errors import ConfigError
@@ -253,6 +254,7 @@ class ValidQuery:
         except ConfigError as error:
             raise ConfigError(f"Invalid value {value} for configuration {name}: {error}; expected {self}") from error
 
+    @override
     def __str__(self) -> str:
         return "SELECT … FROM records WHERE …"
 

@@ -257,7 +257,7 @@ class Monitor:
         if processes.starting:
             return "Processes are being started"
         if processes.launchers.full and all(resident.bound_at for resident in processes.idle):
-            kept = ", or kept for connectors whose plugins have set up something in them" if processes.idle else ""
+            kept = ", or reserved for connectors" if processes.idle else ""
             return f"All executor processes (heeler.executors.max) are busy{kept}"
         if processes.running >= self._settings.running:
             return "As many splits as heeler.executors.running.max allows use the CPU"

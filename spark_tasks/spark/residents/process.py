@@ -51,7 +51,7 @@ class Resident:
     item: Item | None = None
     connector: str = ""  # of the last split that it has begun; its objects and connections are in this process
     bound_at: float = 0.0  # since when it is kept for this connector, which has set something up in it; 0.0: it is not
-    bound_first: float = 0.0  # since when it was first kept for this connector: to bind it again is no new start
+    bound_first: float = 0.0  # since when it was first kept for this connector: to bind it again does not restart this
     released: frozenset[str] = frozenset()  # connectors for which it is not kept when its split has ended
     since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
     exempt: bool = False  # its split does not count as running: it uses no CPU, or has been running for long

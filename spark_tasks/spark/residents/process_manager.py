@@ -136,7 +136,7 @@ class ProcessManager:
         if current is None or self._pauses or not self.launchers.full or current.max_processes <= 0:
             return
         for resident in choice.to_evict(waiting, time.monotonic()):
-            self._log.log(_logger, logging.WARNING, "Ending an executor process that is kept for connector %s, because "
+            self._log.log(_logger, logging.WARNING, "Ending an executor process reserved for connector %s, because "
                           "others wait and there may be no more. If this happens often, increase heeler.executors.max "
                           "or Spark's slots", resident.connector)
             self.end_idle(resident)
@@ -258,8 +258,8 @@ class ProcessManager:
             changes, result = wire.parted(answer)
             declined = bool(changes) and not result and resident.connector not in {"", item.connector}
             if resident.bind(resident.connector if declined else item.connector, changes):
-                self._log.log(_logger, logging.INFO, "An executor process is kept for connector %s, whose plugins have "
-                              "set up in it: %s", resident.connector, changes)
+                self._log.log(_logger, logging.INFO, "An executor process is reserved for connector %s, because its "
+                              "plugins have changed this for the whole process: %s", resident.connector, changes)
             if declined:
                 self._decline(resident, item)
                 continue

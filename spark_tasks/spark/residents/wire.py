@@ -17,6 +17,8 @@ import struct
 import time
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from spark_tasks.spark.executor import MAX_RESULT_BYTES
 
 HEAD = struct.Struct(">Q")
@@ -50,6 +52,7 @@ class Ticket:
     slow_s: float = 0.0
     max_result_bytes: int = MAX_RESULT_BYTES
 
+    @override
     def __repr__(self) -> str:
         return f"Ticket({self.number}, {self.path or f'{self.host}:{self.port}'})"  # the token is a secret
 

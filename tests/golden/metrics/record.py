@@ -17,9 +17,10 @@ from pathlib import Path
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.guard import GuardedProcess
-from heeler.embedded_kafka.jars import CONNECT, classpath, resolve
+from heeler.embedded_kafka.jars import classpath, resolve
 from heeler.embedded_kafka.java import find_java
 from heeler.java_host.host_classpath import COMPILER
+from tests.rigs.jar_sets import CONNECT
 from tests.rigs.java_worker import JavaWorker, java_command
 from tests.rigs.support import wait_until
 

@@ -9,8 +9,9 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from heeler.embedded_kafka.jars import CONNECT, JarSet, classpath, resolve
+from heeler.embedded_kafka.jars import JarSet, classpath, resolve
 from heeler.embedded_kafka.java import find_java
+from tests.rigs.jar_sets import CONNECT
 
 SOURCE = Path(__file__).with_name("Driver.java")
 

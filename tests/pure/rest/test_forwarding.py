@@ -13,7 +13,7 @@ from actors.errors import NotAssignedError, NotLeaderError
 from tests.rigs.fake_herder import FakeWorker
 from tests.rigs.fake_plugins import FILE
 from tests.rigs.rest_apps import client_of
-from tests.rigs.serving import serving, stub
+from tests.rigs.serving import ports_of, serving, stub
 
 SOURCE = {"connector.class": FILE + "FileStreamSourceConnector", "topic": "t"}
 NO_LEADER = "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
@@ -30,7 +30,7 @@ def follower(target: int | str | None) -> Client:
 def test_every_operation_can_be_requested_from_a_follower() -> None:
     leader = FakeWorker()
     with serving(leader) as server:
-        client = follower(server.ports[0])
+        client = follower(ports_of(server)[0])
         made = client.post("/connectors", json={"name": "a/b", "config": SOURCE})
         assert made.status_code == 201
         assert made.headers["Location"] == "http://localhost/connectors/a%2Fb"
@@ -61,9 +61,9 @@ def test_every_operation_can_be_requested_from_a_follower() -> None:
 def test_a_users_request_may_be_forwarded_twice() -> None:
     leader = FakeWorker()
     with serving(leader) as last:
-        middle_worker = FakeWorker(redirect=NotLeaderError("no", f"http://127.0.0.1:{last.ports[0]}"))
+        middle_worker = FakeWorker(redirect=NotLeaderError("no", f"http://127.0.0.1:{ports_of(last)[0]}"))
         with serving(middle_worker) as middle:
-            assert follower(middle.ports[0]).post(
+            assert follower(ports_of(middle)[0]).post(
                 "/connectors", json={"name": "a", "config": SOURCE}).status_code == 201
     assert leader.config.connectors() == ["a"]
 
@@ -71,9 +71,9 @@ def test_a_users_request_may_be_forwarded_twice() -> None:
 def test_three_hops_are_a_conflict() -> None:
     lost = FakeWorker(redirect=NotLeaderError("no", "http://127.0.0.1:1"))
     with serving(lost) as last:
-        middle_worker = FakeWorker(redirect=NotLeaderError("no", f"http://127.0.0.1:{last.ports[0]}"))
+        middle_worker = FakeWorker(redirect=NotLeaderError("no", f"http://127.0.0.1:{ports_of(last)[0]}"))
         with serving(middle_worker) as middle:
-            answer = follower(middle.ports[0]).delete("/connectors/a")
+            answer = follower(ports_of(middle)[0]).delete("/connectors/a")
     assert (answer.status_code, answer.json) == (409, {"error_code": 409, "message": CONFLICT})
 
 

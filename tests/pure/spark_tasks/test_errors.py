@@ -96,7 +96,7 @@ def test_what_a_plugin_raises_is_an_error_even_if_its_message_raises_something()
 
 
 def test_a_panic_in_rust_is_an_error_of_the_data():
-    """A panic is no Exception in Python."""
+    """A panic is not an Exception in Python."""
     schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "v", "type": "bytes"}]})
     with pytest.raises(DataError, match="a library cannot process the data: "), rust_code():
         pyruhvro.deserialize_array([b"\0\0"], schema)

@@ -98,7 +98,7 @@ def send_task_configs(hang):
 
 @pytest.mark.parametrize("begin", [ask_for_offsets, fence_producers, send_task_configs])
 def test_a_call_that_hangs_does_not_keep_the_process_alive(begin):
-    """At its end Python waits for all threads that are no daemons."""
+    """At its end Python waits for all threads that are not daemons."""
     daemons: SimpleQueue[bool] = SimpleQueue()
 
     def hang(*_: Any):

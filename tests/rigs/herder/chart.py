@@ -138,6 +138,7 @@ def wanted() -> str:
         names = sorted(set(_handled(kind).values()))
         rows.append([label(kind), *_outcome(names)] if names else [label(kind), "", "never happens"])
     rows.append(["afterwards, while resolved (`core.advance`)", *_outcome(["core.advance"])])
+    rows.append(["afterwards, unless resolved (`request_timeouts.check`)", *_outcome(["request_timeouts.check"])])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

@@ -33,7 +33,7 @@ class Broker:
         self.assignments: dict[str, bytes] | None = None
         self.record_bytes = DEFAULT_RECORD_BYTES
         self.counting: set[str] = set()  # workers that know no weights, as Java's
-        self.intruders: dict[str, bytes] = {}  # members that are no workers, and what they say when they join
+        self.intruders: dict[str, bytes] = {}  # members that are not workers, and what they say when they join
         self._ids = 0
 
     def join(self, id_: str | None, worker: str, metadata: bytes) -> str:

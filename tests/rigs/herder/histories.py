@@ -34,7 +34,7 @@ HEALING = ("0", "1")  # values of "v"
 NAMES = ("a", "b", "c", "d")
 WORKERS = 6
 OPERATIONS = 40
-WEIGHTS = (None, None, "2", "5", "50", "many")  # what is no number counts as 1
+WEIGHTS = (None, None, "2", "5", "50", "many")  # what is not a number counts as 1
 
 
 def healing(config: Mapping[str, str]) -> Healing:

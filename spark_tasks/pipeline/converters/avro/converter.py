@@ -64,6 +64,7 @@ class AvroConverter(RegisteredConverter):
     read_words = "Failed to deserialize data for topic {} to Avro:"
     write_words = "Failed to serialize Avro data from topic {}:"
 
+    @override
     def _options_from(self, values: Mapping[str, Any]) -> None:
         self._options = AvroOptions.of(values)
 

@@ -67,6 +67,7 @@ class JsonSchemaConverter(RegisteredConverter):
         if self._validates:
             require_packages("jsonschema_rs")
 
+    @override
     def _options_from(self, values: Mapping[str, Any]) -> None:
         self._options = JsonSchemaOptions.of(values)
 

@@ -68,6 +68,7 @@ class ConfluentReader(TypedReader):
         finally:
             self._may_lack, self._in_struct = outside
 
+    @override
     def _pairs(self, tokens: Ints) -> tuple[Ints, Ints, Ints]:
         self._require(tokens, (ARRAY,), "Maps with non-string fields should be encoded as JSON array of objects")
         offsets, entries = self._items(tokens)
@@ -125,6 +126,7 @@ class ConfluentWriter(JsonWriter):
         optional = schema.as_optional() if schema is not None and array.null_count else schema
         return super().write(array, optional, metadata)
 
+    @override
     def _typed(self, array: pa.Array, schema: Schema) -> pa.Array:
         if schema.type is Type.STRUCT and pa.types.is_struct(array.type):
             children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))

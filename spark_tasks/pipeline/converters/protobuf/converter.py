@@ -81,6 +81,7 @@ class ProtobufConverter(RegisteredConverter):
             raise ConfigError("Invalid value false for configuration skip.known.types: not supported, because "
                               "registries have the files of google/protobuf, google/type and confluent")
 
+    @override
     def _options_from(self, values: Mapping[str, Any]) -> None:
         self._options = ProtobufOptions.of(values)
         size = max(1, values["schemas.cache.config"])

@@ -195,15 +195,18 @@ def test_histories_do_only_what_the_document_shows(monkeypatch: pytest.MonkeyPat
     for seed in (4, 8, 24, 34, 39):  # of the first forty, those in which most happens
         histories.run(seed)
     assert len(seen) > 75
-    # Beside what the event leads to: the next request or config, a refused write, a defect.
-    always = {*chart.effects_of("core.advance"), *chart.effects_of("leadership.on_fenced")}
+    # Beside what the event leads to: a refused write, a defect; the next request or config, or the refusal of requests.
+    always = chart.effects_of("leadership.on_fenced")
+    resolved, unresolved = chart.effects_of("core.advance"), chart.effects_of("request_timeouts.check")
     for (phase, kind), outcomes in seen.items():
         name = chart.name_of(chart.TABLE[kind][phase])
         phases = {phase, *chart.phases_of(name)}
-        phases |= chart.phases_of("core.advance") if Phase.RESOLVED in phases else set()
+        advances = Phase.RESOLVED in phases
+        phases |= chart.phases_of("core.advance") if advances else set()
         for after, effects in outcomes:
+            afterwards = (resolved if advances else set()) | (unresolved if after is not Phase.RESOLVED else set())
             assert after in phases, f"{chart.label(kind)} leads from {phase.value} to {after.value}"
-            unknown = effects - chart.effects_of(name) - always
+            unknown = effects - chart.effects_of(name) - always - afterwards
             assert not unknown, f"{chart.label(kind)} in {phase.value} wants {unknown}"
 
 

@@ -67,7 +67,7 @@ def test_rounds_that_hang_end_and_delay_no_others(ticker: Ticker, said: queue.Qu
         fencing.start(effect(op, f"bad{op}"))
     assert {begun.get(timeout=WITHIN_S) for _ in range(10)} == {f"bad{op}" for op in range(10)}
     ended = [said.get(timeout=WITHIN_S) for _ in range(10)]
-    assert {(one.op, str(one.error)) for one in ended} == {(op, "no end within 300 ms") for op in range(10)}
+    assert {(one.op, str(one.error)) for one in ended} == {(op, "did not end within 300 ms") for op in range(10)}
     fencing.start(effect(10, "good"))
     assert str(said.get(timeout=WITHIN_S).error) == "resolved good"
     release.set()
@@ -110,7 +110,8 @@ def test_a_connector_is_fenced_again_when_its_provider_has_recovered(ticker: Tic
 
     def refused() -> bool:
         fencing.start(effect(next(ops)))
-        return str(said.get(timeout=WITHIN_S).error) == f"{MAX_HUNG} earlier rounds hang, perhaps in a config provider"
+        error = str(said.get(timeout=WITHIN_S).error)
+        return error == f"{MAX_HUNG} earlier rounds are still hanging, perhaps in a config provider"
 
     wait_until(refused, WITHIN_S, "so many rounds to hang that no more are begun")
     release.set()

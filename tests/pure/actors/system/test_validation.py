@@ -123,12 +123,13 @@ def test_no_more_validations_are_begun_of_a_connector_that_hangs(ticker, answers
             assert isinstance(ask(made, CONFIG, answers)[1], TimedOutError)
         threads = [begun.get(timeout=10) for _ in range(MAX_ABANDONED)]
         _, error = ask(made, CONFIG, answers)
-        assert str(error) == "Validations hang, 10 of this connector and 10 of its class: no more are begun"
+        assert str(error) == ("Earlier validations are still hanging (10 of this connector and 10 of its class), "
+                              "so no more are started")
         _, error = ask(made, {**CONFIG, "name": "w"}, answers)
         assert error is None or isinstance(error, TimedOutError)
         monkeypatch.setattr(validation_module, "MAX_OF_CLASS", MAX_ABANDONED)
         _, error = ask(made, {**CONFIG, "name": "x"}, answers)
-        assert str(error).startswith("Validations hang, 0 of this connector and 1")
+        assert str(error).startswith("Earlier validations are still hanging (0 of this connector and 1")
     finally:
         del Scripted.hooks["v"]
         release.set()

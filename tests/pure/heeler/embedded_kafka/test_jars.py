@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from heeler.embedded_kafka.jars import BROKER, CONNECT, JarSet, Step, cache_root, classpath, is_complete, resolve
+from heeler.embedded_kafka.jars import BROKER, JarSet, Step, cache_root, classpath, is_complete, resolve
 from heeler.errors import SetupError
 
 JARS = JarSet("Some Jars 1.0", (("org.x", "one", "1.0"),))
@@ -128,4 +128,4 @@ def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
 
 
 def test_other_modules_get_another_folder():
-    assert len({BROKER.folder, CONNECT.folder, JARS.folder, JarSet(JARS.title, ()).folder}) == 4
+    assert len({BROKER.folder, JARS.folder, JarSet(JARS.title, ()).folder}) == 3

@@ -11,7 +11,7 @@ from actors.errors import NotLeaderError
 from tests.rigs.fake_herder import FakeWorker
 from tests.rigs.fake_plugins import FILE, validation_key
 from tests.rigs.rest_apps import client_of
-from tests.rigs.serving import serving, stub
+from tests.rigs.serving import ports_of, serving, stub
 
 SINK = {"connector.class": FILE + "FileStreamSinkConnector", "topics": "t", "tasks.max": "auto", "tasks.auto.max": "8"}
 SHOWN = {**SINK, "name": "a"}
@@ -61,7 +61,7 @@ def test_tasks_max_auto_is_forwarded_as_a_number() -> None:
         assert [json.loads(body) for *_, body in java.requests] == [STORED]
     leader = FakeWorker()
     with serving(leader) as server:
-        client = client_of(FakeWorker(redirect=NotLeaderError("no", f"http://127.0.0.1:{server.ports[0]}/")))
+        client = client_of(FakeWorker(redirect=NotLeaderError("no", f"http://127.0.0.1:{ports_of(server)[0]}/")))
         assert client.post("/connectors", json={"name": "a", "config": SINK}).status_code == 201
         patched = client.patch("/connectors/a/config", json={"x": "1"})
     assert patched.json is not None

@@ -27,7 +27,7 @@ from rest.server.keys import Listener
 from rest.server.settings import RestSettings
 from storage.ids import ConnectorName, TargetState
 from tests.rigs.fake_herder import FakeWorker
-from tests.rigs.serving import LOCAL, call, make_certificates, serving, statuses
+from tests.rigs.serving import LOCAL, call, make_certificates, ports_of, serving, statuses
 from tests.rigs.support import wait_until
 
 HTTPS = (Listener("https", "127.0.0.1", 0),)
@@ -37,7 +37,7 @@ TIMEOUT_S = 60
 
 def test_one_connection_serves_many_requests() -> None:
     with serving(FakeWorker()) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.ports[0], timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", ports_of(server)[0], timeout=10)
         with contextlib.closing(connection):
             sockets = set()
             for method, path in (("GET", "/"), ("HEAD", "/connectors"), ("GET", "/nope"), ("PUT", "/connectors"),
@@ -84,7 +84,7 @@ def test_a_connection_that_is_returned_while_the_server_stops_is_closed(caplog: 
 def test_waiting_requests_do_not_block_others() -> None:
     worker = FakeWorker(silent=True)
     with serving(worker) as server:
-        port = server.ports[0]
+        port = ports_of(server)[0]
         waiting = [threading.Thread(target=call, args=(port, "GET", f"/connectors/{n}")) for n in range(40)]
         for thread in waiting:
             thread.start()
@@ -99,7 +99,7 @@ def test_waiting_requests_do_not_block_others() -> None:
 
 def test_a_stopping_server_refuses_requests_and_closes_connections() -> None:
     with serving(FakeWorker()) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.ports[0], timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", ports_of(server)[0], timeout=10)
         with contextlib.closing(connection):
             connection.request("GET", "/")
             assert connection.getresponse().read()
@@ -109,7 +109,7 @@ def test_a_stopping_server_refuses_requests_and_closes_connections() -> None:
             assert (response.status, response.headers["Connection"]) == (503, "close")
             assert json.loads(response.read()) == {"error_code": 503, "message": "The worker is shutting down"}
     with pytest.raises(ConnectionRefusedError):
-        call(server.ports[0], "GET", "/")
+        call(ports_of(server)[0], "GET", "/")
 
 
 def test_stopping_lets_a_request_end_and_leaves_no_threads() -> None:
@@ -117,7 +117,7 @@ def test_stopping_lets_a_request_end_and_leaves_no_threads() -> None:
     worker = FakeWorker(silent=True)
     results: list[tuple[int, object]] = []
     with serving(worker, replace(RestSettings(), listeners=LOCAL, request_timeout_s=0.5)) as server:
-        thread = threading.Thread(target=lambda: results.append(call(server.ports[0], "GET", "/connectors/a")))
+        thread = threading.Thread(target=lambda: results.append(call(ports_of(server)[0], "GET", "/connectors/a")))
         thread.start()
         wait_until(lambda: len(worker.asked) == 1)
     thread.join(10)
@@ -175,7 +175,7 @@ def many_files() -> Iterator[None]:
 @pytest.mark.usefixtures("many_files")
 def test_a_thousand_connections_in_the_same_moment_are_all_answered() -> None:
     with serving(FakeWorker()) as server:
-        assert Counter(ask_in_processes(server.ports[0], 1000, rounds=2)) == {"200": 1000}
+        assert Counter(ask_in_processes(ports_of(server)[0], 1000, rounds=2)) == {"200": 1000}
 
 
 @pytest.mark.integration  # many real connections
@@ -184,14 +184,14 @@ def test_two_hundred_clients_keep_their_connections_over_tls(tmp_path: Path) -> 
     made = make_certificates(tmp_path)
     tls = {"ssl.keystore.location": str(made.pem)}
     with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=tls)) as server:
-        assert Counter(ask_in_processes(server.ports[0], 200, str(made.certificate), rounds=2)) == {"200": 200}
+        assert Counter(ask_in_processes(ports_of(server)[0], 200, str(made.certificate), rounds=2)) == {"200": 200}
 
 
 def test_silent_clients_take_no_thread() -> None:
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
         for _ in range(rest.server.http.MAX_THREADS + 50):
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[0]), TIMEOUT_S))
-        assert call(server.ports[0], "GET", "/connectors") == (200, [])
+            stack.enter_context(socket.create_connection(("127.0.0.1", ports_of(server)[0]), TIMEOUT_S))
+        assert call(ports_of(server)[0], "GET", "/connectors") == (200, [])
 
 
 @pytest.mark.parametrize("slowly", [b"GET / HTTP/1.1\r\nHost: a\r\nA: ", POST + b"Content-Length: 4096\r\n\r\n"])
@@ -199,7 +199,7 @@ def test_a_request_that_arrives_too_slowly_is_aborted(slowly: bytes, monkeypatch
     monkeypatch.setattr(rest.server.http, "IDLE_TIMEOUT_S", 0.4)
     monkeypatch.setattr(rest.server.http, "BODY_TIMEOUT_S", 0.4)
     with serving(FakeWorker()) as server, \
-            socket.create_connection(("127.0.0.1", server.ports[0]), TIMEOUT_S) as connection:
+            socket.create_connection(("127.0.0.1", ports_of(server)[0]), TIMEOUT_S) as connection:
         connection.sendall(slowly)
         connection.settimeout(0.05)  # between two drops
         answer = b""
@@ -235,7 +235,7 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
     if kind == "answer":
         worker.put(ConnectorName("large"), {"x": "y" * 20_000_000}, TargetState.STARTED, 0)
     with serving(worker, settings) as server, contextlib.ExitStack() as stack:
-        port = server.ports[0]
+        port = ports_of(server)[0]
         server.servers[0].timeout = 600
         for _ in range(20):
             slow = stack.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT_S))
@@ -252,9 +252,9 @@ def test_refused_clients_make_way_for_others(monkeypatch: pytest.MonkeyPatch) ->
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
         refused = []
         for _ in range(12):
-            refused.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[0]), TIMEOUT_S)))
+            refused.append(stack.enter_context(socket.create_connection(("127.0.0.1", ports_of(server)[0]), TIMEOUT_S)))
             refused[-1].sendall(b"BAD\r\n\r\n")
-        assert call(server.ports[0], "GET", "/")[0] == 200
+        assert call(ports_of(server)[0], "GET", "/")[0] == 200
         assert [statuses(connection.recv(65536)) for connection in refused] == [[400]] * 12
 
 
@@ -267,7 +267,7 @@ def test_rejected_connections_do_not_fill_the_log(tmp_path: Path, caplog: pytest
     with serving(FakeWorker(), settings) as server:
         for shake_hands in (False, True):
             for _ in range(20):
-                with socket.create_connection(("127.0.0.1", server.ports[0]), TIMEOUT_S) as stranger:
+                with socket.create_connection(("127.0.0.1", ports_of(server)[0]), TIMEOUT_S) as stranger:
                     raw = stranger
                     if shake_hands:
                         raw = socket.socket(fileno=trust.wrap_socket(stranger, server_hostname="127.0.0.1").detach())
@@ -284,7 +284,7 @@ def test_rejected_connections_do_not_fill_the_log(tmp_path: Path, caplog: pytest
 
 def test_a_full_server_closes_idle_connections_and_answers_all() -> None:
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
-        port = server.ports[0]
+        port = ports_of(server)[0]
         server.servers[0].max_connections = 20
         idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT_S)) for _ in range(20)]
         for connection in idle:
@@ -299,8 +299,8 @@ def test_silent_connections_are_closed_too(monkeypatch: pytest.MonkeyPatch) -> N
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
         server.servers[0].max_connections = 20
         for _ in range(40):  # half of them fill the server, the others wait in the backlog
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[0]), TIMEOUT_S))
-        assert call(server.ports[0], "GET", "/connectors") == (200, [])
+            stack.enter_context(socket.create_connection(("127.0.0.1", ports_of(server)[0]), TIMEOUT_S))
+        assert call(ports_of(server)[0], "GET", "/connectors") == (200, [])
 
 
 STARVED = """
@@ -309,7 +309,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 from dataclasses import replace
 from rest.server.settings import RestSettings
 from tests.rigs.fake_herder import FakeWorker
-from tests.rigs.serving import LOCAL, serving
+from tests.rigs.serving import LOCAL, ports_of, serving
 with serving(FakeWorker(), replace(RestSettings(), listeners=LOCAL)) as server:
     held = []
     try:
@@ -317,7 +317,7 @@ with serving(FakeWorker(), replace(RestSettings(), listeners=LOCAL)) as server:
             held.append(socket.socket())
     except OSError:
         held = held[4:]
-    print(server.ports[0], flush=True)
+    print(ports_of(server)[0], flush=True)
     input()
 """
 

@@ -13,13 +13,13 @@ from rest.server.keys import Listener
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError
 from tests.rigs.fake_herder import FakeWorker
-from tests.rigs.serving import LOCAL, call, serving
+from tests.rigs.serving import LOCAL, call, ports_of, serving
 
 
 def test_a_port_in_use_is_named() -> None:
     with serving(FakeWorker()) as server:
-        taken = replace(RestSettings(), listeners=(Listener("http", "127.0.0.1", server.ports[0]),))
-        refusal = f"REST cannot listen on 127.0.0.1:{server.ports[0]}: .*another address"
+        taken = replace(RestSettings(), listeners=(Listener("http", "127.0.0.1", ports_of(server)[0]),))
+        refusal = f"REST cannot listen on 127.0.0.1:{ports_of(server)[0]}: .*another address"
         with pytest.raises(ConfigError, match=refusal), \
                 serving(FakeWorker(), taken):
             pass
@@ -28,7 +28,7 @@ def test_a_port_in_use_is_named() -> None:
 def test_several_listeners_and_a_separate_admin_listener() -> None:
     settings = replace(RestSettings(), listeners=LOCAL * 2, admin_listeners=LOCAL)
     with serving(FakeWorker(), settings) as server:
-        first, second, admin = server.ports
+        first, second, admin = ports_of(server)
         for port in (first, second):
             assert call(port, "GET", "/connectors") == (200, [])
             assert call(port, "GET", "/admin/loggers")[0] == 404
@@ -44,16 +44,16 @@ def test_what_is_no_exception_ends_only_its_request(error: BaseException, caplog
 
     with serving(Ended()) as server:
         for _ in range(2):
-            assert call(server.ports[0], "POST", "/connectors/try", {"config": {}}) == (
+            assert call(ports_of(server)[0], "POST", "/connectors/try", {"config": {}}) == (
                 500, {"error_code": 500, "message": f"the plugin raised {type(error).__name__}: no credentials"})
-        assert call(server.ports[0], "GET", "/connectors") == (200, [])
+        assert call(ports_of(server)[0], "GET", "/connectors") == (200, [])
     assert "POST /connectors/try failed" in caplog.text
 
 
 @pytest.mark.parametrize("every", ["", "0.0.0.0", "::"])
 def test_a_listener_on_all_interfaces_advertises_a_reachable_address(every: str) -> None:
     with serving(FakeWorker(), replace(RestSettings(), listeners=(Listener("http", every, 0),))) as server:
-        port = server.ports[0]
+        port = ports_of(server)[0]
         assert call(port, "GET", "/connectors") == (200, [])
         assert server.advertised[1] == port
         assert server.advertised[0] not in {"", "::", "0.0.0.0"}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rest.server.settings import RestSettings
 from tests.rigs.fake_herder import FakeWorker
-from tests.rigs.serving import LOCAL, call, serving, statuses
+from tests.rigs.serving import LOCAL, call, ports_of, serving, statuses
 
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: b\r\n\r\n"
 POST = b"POST /connectors HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
@@ -24,7 +24,7 @@ TIMEOUT_S = 60
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     with serving(FakeWorker(), replace(RestSettings(), listeners=LOCAL, max_body_bytes=4096)) as server:
-        yield server.ports[0]
+        yield ports_of(server)[0]
 
 
 def exchange(port: int, request: bytes) -> bytes:
@@ -211,17 +211,17 @@ def raw_exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
 ])
 def test_input_that_is_not_http_gets_an_error_like_all_others(request_bytes: bytes) -> None:
     with serving(FakeWorker()) as server:
-        head, body = raw_exchange(server.ports[0], request_bytes)
+        head, body = raw_exchange(ports_of(server)[0], request_bytes)
         status = int(head.split()[1])
         assert status >= 400
         assert b"application/json" in head
         assert json.loads(body)["error_code"] == status
-        assert call(server.ports[0], "GET", "/connectors") == (200, [])
+        assert call(ports_of(server)[0], "GET", "/connectors") == (200, [])
 
 
 def test_chunked_bodies_are_read() -> None:
     with serving(FakeWorker()) as server:
-        head, body = raw_exchange(server.ports[0], (
+        head, body = raw_exchange(ports_of(server)[0], (
             b"PUT /connectors/a/config HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
             b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"))
     assert head.startswith(b"HTTP/1.1 400")

@@ -21,7 +21,7 @@ from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError
 from tests.rigs.fake_herder import FakeWorker
 from tests.rigs.rest_apps import client_of
-from tests.rigs.serving import serving, stub
+from tests.rigs.serving import ports_of, serving, stub
 
 WAITING = replace(RestSettings(), rebalance_wait_s=30.0)
 HEADER = "X-Heeler-Rebalance-Wait-Ms"
@@ -98,7 +98,7 @@ def test_a_forwarded_request_does_not_wait_twice() -> None:
     """The forwarding worker says how much time is left; the receiving worker does not repeat the request."""
     last = Troubled(troubles_first=[NO_LEADER])
     with serving(last, WAITING) as server:
-        url = f"http://127.0.0.1:{server.ports[0]}"
+        url = f"http://127.0.0.1:{ports_of(server)[0]}"
         worker = Troubled(troubles_first=[NotLeaderError("no", url), NotLeaderError("no", url)])
         assert client(worker).delete("/connectors/a").status_code == 404
     assert len(last.asked) == len(worker.asked) == 2

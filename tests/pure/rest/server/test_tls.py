@@ -17,7 +17,7 @@ from rest.server.settings import RestSettings
 from rest.server.tls import client_context
 from spark_tasks.errors import ConfigError
 from tests.rigs.fake_herder import FakeWorker
-from tests.rigs.serving import LOCAL, Certificates, call, make_certificates, serving
+from tests.rigs.serving import LOCAL, Certificates, call, make_certificates, ports_of, serving
 
 HTTPS = (Listener("https", "127.0.0.1", 0),)
 
@@ -53,8 +53,8 @@ def test_https_with_every_kind_of_key_store(certificates: Certificates, keys: di
     with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=tls)) as server:
         for trusted in (certificates.certificate, certificates.pkcs12):
             context = client_context({"ssl.truststore.location": str(trusted), "ssl.truststore.password": "secret"})
-            assert get_over_tls(server.ports[0], context) == 200
-        assert server.advertised_url == f"https://127.0.0.1:{server.ports[0]}/"
+            assert get_over_tls(ports_of(server)[0], context) == 200
+        assert server.advertised_url == f"https://127.0.0.1:{ports_of(server)[0]}/"
 
 
 @pytest.mark.parametrize("end", ["\n", "\\n", " "])
@@ -66,7 +66,7 @@ def test_https_with_certificates_in_the_properties(certificates: Certificates, e
               "ssl.truststore.certificates": trusted, "ssl.client.auth": "required",
               "ssl.enabled.protocols": "TLSv1.2", "ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}
     with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=inline)) as server:
-        assert get_over_tls(server.ports[0], client_context(inline)) == 200
+        assert get_over_tls(ports_of(server)[0], client_context(inline)) == 200
 
 
 def test_a_trust_store_may_have_lines_of_any_characters(certificates: Certificates, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_trust_store_may_have_lines_of_any_characters(certificates: Certificat
     (tmp_path / "trust").write_text(text, encoding="utf-8")
     tls = tls_of(certificates) | {"ssl.truststore.location": str(tmp_path / "trust")}
     with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=tls)) as server:
-        assert get_over_tls(server.ports[0], client_context(tls)) == 200
+        assert get_over_tls(ports_of(server)[0], client_context(tls)) == 200
 
 
 @pytest.mark.parametrize(("suites", "version"), [
@@ -85,9 +85,10 @@ def test_only_configured_cipher_suites_are_accepted(certificates: Certificates, 
     tls = tls_of(certificates, ssl_cipher_suites=suites)
     other = {"TLSv1.2": "TLSv1.3", "TLSv1.3": "TLSv1.2"}[version]
     with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=tls)) as server:
-        assert get_over_tls(server.ports[0], client_context(tls_of(certificates, ssl_enabled_protocols=version))) == 200
+        mine = client_context(tls_of(certificates, ssl_enabled_protocols=version))
+        assert get_over_tls(ports_of(server)[0], mine) == 200
         with pytest.raises(ssl.SSLError):
-            get_over_tls(server.ports[0], client_context(tls_of(certificates, ssl_enabled_protocols=other)))
+            get_over_tls(ports_of(server)[0], client_context(tls_of(certificates, ssl_enabled_protocols=other)))
 
 
 @pytest.mark.parametrize(("auth", "with_certificate", "works"), [
@@ -99,16 +100,16 @@ def test_client_certificates_are_required_or_requested(
     mine = tls_of(certificates) if with_certificate else {"ssl.truststore.location": str(certificates.certificate)}
     with serving(FakeWorker(), settings) as server:
         if works:
-            assert get_over_tls(server.ports[0], client_context(mine)) == 200
+            assert get_over_tls(ports_of(server)[0], client_context(mine)) == 200
         else:
             with pytest.raises((ssl.SSLError, ConnectionError)):
-                get_over_tls(server.ports[0], client_context(mine))
+                get_over_tls(ports_of(server)[0], client_context(mine))
 
 
 def test_a_foreign_certificate_and_a_wrong_name_are_refused(certificates: Certificates, tmp_path: Path) -> None:
     other = make_certificates(tmp_path, "elsewhere.example")
     with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=tls_of(other))) as server:
-        port = server.ports[0]
+        port = ports_of(server)[0]
         for trusted in (certificates, other):
             with pytest.raises(ssl.SSLCertVerificationError):
                 get_over_tls(port, client_context({"ssl.truststore.location": str(trusted.certificate)}))
@@ -118,10 +119,10 @@ def test_a_foreign_certificate_and_a_wrong_name_are_refused(certificates: Certif
 
 def test_a_silent_client_does_not_block_others(certificates: Certificates) -> None:
     with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=tls_of(certificates))) as server:
-        address = ("127.0.0.1", server.ports[0])
+        address = ("127.0.0.1", ports_of(server)[0])
         with socket.create_connection(address) as silent, socket.create_connection(address) as plain:
             plain.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-            assert get_over_tls(server.ports[0], client_context(tls_of(certificates))) == 200
+            assert get_over_tls(ports_of(server)[0], client_context(tls_of(certificates))) == 200
             silent.setblocking(False)
             with pytest.raises(BlockingIOError):  # others did not wait until it was given up
                 silent.recv(1)
@@ -132,7 +133,7 @@ def test_workers_forward_over_tls(certificates: Certificates) -> None:
     with serving(FakeWorker(), settings) as leader:
         lost = FakeWorker(redirect=NotLeaderError("no", leader.advertised_url))
         with serving(lost, replace(settings, listeners=LOCAL)) as server:
-            assert call(server.ports[0], "PUT", "/connectors/a/stop") == (
+            assert call(ports_of(server)[0], "PUT", "/connectors/a/stop") == (
                 404, {"error_code": 404, "message": "Unknown connector a"})
 
 

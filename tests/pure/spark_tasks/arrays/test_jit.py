@@ -15,8 +15,9 @@ def test_a_worker_that_runs_no_kernel_does_not_import_numba() -> None:
 import sys
 import spark_tasks.runners
 before = "numba" in sys.modules
-from spark_tasks.kafka.records.partitioner import murmur2
-murmur2(b"key")
+import pyarrow
+from spark_tasks.kafka.records.partitioner import Partitioner
+Partitioner(2).assign(pyarrow.record_batch({"key": pyarrow.array([b"key"]), "value": pyarrow.array([b""])}))
 print(before, "numba" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -10,6 +10,6 @@ from spark_tasks.pipeline.java_columns import typed
     (Schema(Type.ARRAY, value=Schema(Type.ARRAY)), [[1, "x"]]),
 ])
 def test_a_schema_without_types_of_elements_has_no_column(schema, value):
-    """The error was none of the record: it failed the task."""
+    """The error did not count as one of the record: it failed the task."""
     with pytest.raises(DataError, match="no element, key or value type"):
         typed([value], schema)

@@ -250,7 +250,7 @@ def test_batches_that_are_no_records_are_known_before_they_are_written(columns, 
     refused = []
     if taken:
         assert list(pipeline.to_raw(batch, refused.append)) == []
-        assert len(refused) == 1, "a bad record: its partition is no number"
+        assert len(refused) == 1, "a bad record: its partition is not a number"
     else:
         with pytest.raises((DataError, pa.ArrowException)):
             list(pipeline.to_raw(batch, refused.append))

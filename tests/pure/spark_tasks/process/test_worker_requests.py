@@ -18,7 +18,7 @@ from rest.server.settings import RestSettings
 from spark_tasks.process import worker_requests
 from spark_tasks.process.worker_requests import NotConnectedError, WorkerUnreachableError, exchange
 from tests.rigs.fake_herder import FakeWorker
-from tests.rigs.serving import Certificates, make_certificates, serving, stub
+from tests.rigs.serving import Certificates, make_certificates, ports_of, serving, stub
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -135,7 +135,7 @@ def test_the_context_decides_what_is_trusted(made: Certificates) -> None:
     settings = replace(RestSettings(), listeners=(Listener("https", "127.0.0.1", 0),),
                        tls={"ssl.keystore.location": str(made.pem)})
     with serving(FakeWorker(), settings) as server:
-        url = f"https://127.0.0.1:{server.ports[0]}/connectors"
+        url = f"https://127.0.0.1:{ports_of(server)[0]}/connectors"
         assert ask(url, tls=lambda: context(made.certificate, names=False)) == (200, b"[]")
         for refused, reason in ((context(made.certificate, names=True), "IP address mismatch"),
                                 (context(None, names=False), "self-signed certificate")):
@@ -158,5 +158,5 @@ def test_errors_show_whether_the_request_was_sent(made: Certificates) -> None:
         ask(closed, "POST", b"{}")
     with serving(FakeWorker(), replace(RestSettings(), listeners=(Listener("https", "127.0.0.1", 0),), tls={
             "ssl.keystore.location": str(made.pem)})) as other, pytest.raises(WorkerUnreachableError) as untrusted:
-        ask(f"https://127.0.0.1:{other.ports[0]}/", "POST", b"{}", tls=lambda: context(None, names=False))
+        ask(f"https://127.0.0.1:{ports_of(other)[0]}/", "POST", b"{}", tls=lambda: context(None, names=False))
     assert [found.value.sent for found in (lost, refused, untrusted)] == [True, False, False]

@@ -111,7 +111,7 @@ def test_nothing_is_planned_after_a_rebalance(rig: Rig) -> None:
     assert rig.lending.plan_shared() is None
     rig.lending.end(1)
     rig.generation = None
-    assert not rig.lending.begin(), "it is no member"
+    assert not rig.lending.begin(), "it is not a member"
 
 
 def test_results_that_are_not_simple_are_left_to_the_task(rig: Rig) -> None:

@@ -25,7 +25,7 @@ TRANSFORMER = ConfigTransformer({"env": EnvVarConfigProvider({"HOME": "/root"}),
 # Where we answer differently on purpose (or the request never reaches validation).
 ELSEWHERE = {
     "class_mismatch",  # REST compares the path with the config
-    "converter_abstract",  # our converters' base class is no plugin, so its name is unknown
+    "converter_abstract",  # our converters' base class is not a plugin, so its name is unknown
     "null_values",  # Java forgets the error of a null if the key is the plugin's own
     "override_bad_value",  # Java: 500 for the whole request
     "placeholders",  # Java shows what a provider gave

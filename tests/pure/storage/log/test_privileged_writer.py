@@ -66,7 +66,7 @@ def test_without_a_thread_a_write_fails_and_the_next_one_works(
 
 
 def test_the_end_of_the_process_does_not_wait_for_kafka(writer: KafkaPrivilegedWriter) -> None:
-    """At its end Python waits for all threads that are no daemons."""
+    """At its end Python waits for all threads that are not daemons."""
     claimed = writer.claim()
     writer.close()
     Producer.reached.set()

@@ -87,7 +87,7 @@ def test_a_late_unassigned_does_not_hide_a_running_task(current: Status, incomin
 
 def test_topics_are_kept_by_connector() -> None:
     topic = TopicStatus(TopicName("t"), A, 3, 1_700_000_000_000)
-    odd = ConnectorName("x:connector-y")  # a colon in a connector's name is no separator
+    odd = ConnectorName("x:connector-y")  # a colon in a connector's name is not a separator
     other = TopicStatus(TopicName("t"), odd, 0, 1)
     state, _ = fold(StatusState(), log_of([to.topic_record(topic), to.topic_record(other)]))
     assert state.topics == {A: {"t": topic}, odd: {"t": other}}

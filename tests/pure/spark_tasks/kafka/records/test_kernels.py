@@ -12,14 +12,13 @@ from tests.golden.records import BATCHES, RECORDS
 
 KERNELS = [
     scan.count_batches, scan.scan_batches, decode_kernels.decode_records, decode_kernels.decode_headers,
-    encode_kernels.header_sizes, encode_kernels.encode_records, partitioner.assign_rows, partitioner.hash_rows,
+    encode_kernels.header_sizes, encode_kernels.encode_records, partitioner.assign_rows,
 ]  # fmt: skip
 
 
 @pytest.fixture(autouse=True, scope="module")
 def all_kinds_of_arguments():
     """Writable and read-only bytes, empty and sliced arrays, arrays made by Arrow, by numpy and by ourselves."""
-    partitioner.murmur2(b"k")
     for data in (
         BATCHES["none"],
         bytearray(BATCHES["gzip"]),

@@ -39,7 +39,7 @@ def test_schema_content_is_the_schema_of_every_payload():
     found, metadata = fixed.to_connect("t", pa.array([b'{"a":1,"b":"y"}', None, b'{"a":2}', b'{"a":3,"b":null}']))
     assert from_text(metadata[SCHEMA_KEY]) == ROW
     assert found.to_pylist() == [{"a": 1, "b": "y"}, None, {"a": 2, "b": "x"}, {"a": 3, "b": "x"}]
-    with pytest.raises(BadRowError) as bad:  # an envelope is no payload
+    with pytest.raises(BadRowError) as bad:  # an envelope is not a payload
         fixed.to_connect("t", pa.array([b'{"a":1}', b'{"schema":null,"payload":{"a":1}}']))
     assert bad.value.row == 1
 

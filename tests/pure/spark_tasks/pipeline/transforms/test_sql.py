@@ -409,7 +409,7 @@ def test_unnest_does_not_copy_the_value_for_each_item():
 
 
 def test_a_panic_of_the_library_makes_a_bad_record(monkeypatch):
-    """A panic in Rust is no Exception in Python. regexp_replace panics for a result of more than 2 GB."""
+    """A panic in Rust is not an Exception in Python. regexp_replace panics for a result of more than 2 GB."""
     class PanicException(BaseException):
         pass
 

@@ -390,7 +390,8 @@ def test_a_process_in_which_something_was_set_up_is_for_its_connector_alone(
     for task in ("a-1", "b-1", "a-0", "b-0"):
         assert rig.submit(task, Answer(2)).result(20) == [2]
     assert (waits.result(1), bound(rig), used(rig, "a")) == ([1], {number: "a"}, {number})
-    assert "is kept for connector a, whose plugins have set up in it: something" in caplog.text
+    assert ("reserved for connector a, because its plugins have changed this for the whole process: something"
+            in caplog.text)
     assert (launcher.asked, rig.died) == (2, 0)
     rig.pool.close(CancelledError(), 5)
     rig.listener.close()
@@ -419,7 +420,7 @@ def test_a_bound_process_makes_room_for_others_after_a_while_if_there_may_be_no_
     monkeypatch.setattr(binding, "KEEP_S", 0.0)
     wait_until(lambda: rig.settled(waits))
     assert (waits.result(1), bound(rig), launcher.asked) == ([1], {}, 2)
-    assert "Ending an executor process that is kept for connector a" in caplog.text
+    assert "Ending an executor process reserved for connector a" in caplog.text
     assert rig.submit("a-0", Answer(3)).result(20) == [3]
     assert (launcher.asked, rig.died) == (2, 0)
     rig.pool.close(CancelledError(), 5)

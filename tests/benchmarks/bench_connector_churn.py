@@ -1,6 +1,6 @@
 """Connectors are created and deleted while one streams: are requests refused, how long do requests and records take?
 
-    python -m tests.benchmarks.bench_comings [--connectors 50] [--clients 4] [--rate 50]
+    python -m tests.benchmarks.bench_connector_churn [--connectors 50] [--clients 4] [--rate 50]
 
 Two workers with rest.rebalance.wait.ms. A FileStreamSink of two tasks gets `rate` records a second; clients create the
 connectors, each through one of the workers, then delete them. Prints the answers by status, the slowest one, and how
