@@ -38,7 +38,7 @@ from spark_tasks.sinks.commits import PendingOffsets
 from spark_tasks.sinks.java_sink_split import java_sink_job
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
-from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, PAUSED_MS, UPKEEP_MS
+from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, UPKEEP_MS
 from spark_tasks.task import Progress, TaskContext
 
 MAX_POLL_RECORDS: Final = 500  # as in a Java consumer
@@ -140,7 +140,7 @@ class JavaSinkTask(JavaTask):
             self._retry_state.succeeded()
             self._positions.look()
             self._metrics.lags = self._positions.lags()
-            return Progress(idle_ms=PAUSED_MS)
+            return Progress(idle_ms=UPKEEP_MS)
         return self._give(session)
 
     @property

@@ -86,8 +86,8 @@ class Trials:
         if not any(map(has_placeholder, config.values())):
             return config
         if not self._look_ups.acquire(blocking=False):
-            raise ConnectError(f"{MAX_LOOK_UPS} look-ups of config providers hang, so no more are begun for trials: "
-                               "find out why the providers do not respond, or restart the worker")
+            raise ConnectError(f"{MAX_LOOK_UPS} look-ups of config providers are still hanging, so no more are started "
+                               "for trials: find out why the providers do not respond, or restart the worker")
         looked_up = self._pool.try_submit(self._look_up, config)
         looked_up.add_done_callback(lambda _: self._look_ups.release())
         if not wait([looked_up], self._look_up_s).done:
@@ -155,7 +155,12 @@ class _Printed:
         reader, self.pipe = os.pipe()
         self._last = b""
         self._thread = threading.Thread(target=self._read, args=(reader,), name="trial-output", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # no thread is left
+            os.close(reader)
+            os.close(self.pipe)
+            raise
 
     def _read(self, reader: int) -> None:
         with open(reader, "rb", buffering=0) as stream:

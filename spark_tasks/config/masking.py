@@ -2,7 +2,7 @@
 
 A process has one `Secrets` (`process_secrets`), as it has one log and one standard error. A secret is recognized as it
 is, and in its usual quoted and encoded forms (see `forms` and `codes`). Each line of a secret with several lines counts
-as a secret, too. Of a large one, which would have a hundred times its size in forms, only the first lines do.
+as a secret, too. Of a large one, which would have some hundred times its size in forms, only the first lines do.
 
 To hide a secret of one or two letters would make a log unreadable and protect nothing. So it depends on the length:
 - values of at least 8 characters are hidden everywhere, even inside a word;

@@ -15,12 +15,14 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceWriter
 from typing_extensions import override
 
+from spark_tasks.dead_letters.letters_once import LettersOnce
 from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.dead_letters.replays import Replays
 from spark_tasks.errors import ConnectError, RetriableError
@@ -56,8 +58,7 @@ _logger = logging.getLogger(__name__)
 
 JOIN_WAIT_MS = 500  # how long one run_once waits for the group
 JOIN_IDLE_MS = 20
-UPKEEP_MS = 5_000  # an idle task checks its membership this often, unless the coordinator or the watcher wakes it
-PAUSED_MS = 5_000
+UPKEEP_MS = 5_000  # a task checks its membership this often, unless the coordinator, the watcher or a batch wakes it
 
 
 class SinkTask(TaskRunner):
@@ -151,7 +152,8 @@ class SinkTask(TaskRunner):
     def run_once(self) -> Progress:
         """Does one step. Waits up to MAX_WAIT_S for a batch in flight; later the end of the batch wakes the task."""
         with self._metrics.counting_failures("task"):
-            return self._run_once()
+            progress = self._run_once()
+            return replace(progress, idle_ms=min(progress.idle_ms, UPKEEP_MS))
 
     def _run_once(self) -> Progress:
         if self._cancelled:
@@ -166,11 +168,11 @@ class SinkTask(TaskRunner):
                 return self._collect(self._waiting.max_wait_s(self._batch[0]))
             pause = self._retry_state.pause()
             if pause is not None and (self._resting or self._retry_state.may_run or self._member.stays()):
-                return Progress(idle_ms=min(pause.idle_ms, UPKEEP_MS))
+                return pause
             self._resting = False
             return self._next_batch(pause)
-        except RetriableError as error:  # for example, Kafka cannot be reached
-            self._resting = True
+        except RetriableError as error:
+            self._resting = isinstance(error, KafkaUnavailableError)
             return self._retry_state.later(error)
 
     def _next_batch(self, pause: Progress | None) -> Progress:
@@ -190,7 +192,7 @@ class SinkTask(TaskRunner):
         if self._paused or not (self._positions or self._replays.running):
             self._positions.look()
             self._metrics.lags = self._positions.lags()
-            return Progress(idle_ms=min(PAUSED_MS, self._pending.commit_due(consumer)))
+            return Progress(idle_ms=self._pending.commit_due(consumer))
         if not self._replays.running and self._lending is not None and self._lending.begin():
             self._flight = None
             return Progress(idle_ms=UPKEEP_MS)
@@ -205,10 +207,10 @@ class SinkTask(TaskRunner):
         if not ranges:
             armed = self._watcher.arm(self, self._positions.at(), self._settings.isolation, self._context.wake)
             due_ms = self._pending.commit_due(consumer)
-            return Progress(idle_ms=min(UPKEEP_MS, due_ms) if armed else 0)
+            return Progress(idle_ms=due_ms if armed else 0)
         self._metrics.add_phase("plan", time.perf_counter() - begun)
-        splits = [DeferredSplit(partial(self._split, number, tp, start, end), self._size.seconds(end - start))
-                  for number, (tp, start, end) in enumerate(ranges)]
+        splits = [DeferredSplit(partial(self._split, number, tp, start, end, self._marks.of(tp)),
+                                self._size.seconds(end - start)) for number, (tp, start, end) in enumerate(ranges)]
         self._flight = Flight(self._begin(splits, consumer))
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
         return self._collect(MAX_WAIT_S)
@@ -239,12 +241,14 @@ class SinkTask(TaskRunner):
             self._consumer = GroupConsumer(self._settings.consumer, self._io, self._context.wake)
         return self._consumer
 
-    def _split(self, number: int, tp: TopicPartition, start: int, end: int) -> SinkSplit:
+    def _split(
+        self, number: int, tp: TopicPartition, start: int, end: int, letters: LettersOnce | None
+    ) -> SinkSplit:
         """Creates the split of a planned range, extended by records that have arrived while it waited for a process."""
         end = self._positions.end_by_now(tp, start, end, self._size.records)
         return SinkSplit(
-            self._job, *tp, start, end, self._size.seconds(end - start), self._positions.held(tp, start),
-            self._marks.of(tp), number,
+            self._job, *tp, start, end, self._size.seconds(end - start), self._positions.held(tp, start), letters,
+            number,
         )
 
     def _collect(self, max_wait_s: float) -> Progress:
@@ -277,7 +281,7 @@ class SinkTask(TaskRunner):
         """Commits the offsets of earlier batches, since this one may take hours."""
         progress = self._waiting.timed_out(batch)
         with suppress(KafkaUnavailableError):
-            return Progress(idle_ms=min(progress.idle_ms, self._pending.commit_due(self._member)))
+            return Progress(idle_ms=self._pending.commit_due(self._member))
         return progress
 
     def _collect_batch(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:

@@ -16,7 +16,7 @@ from spark_tasks.kafka import group_io
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.sinks.positions import OffsetsMissingError
 from spark_tasks.sinks.split import SinkJob
-from spark_tasks.sinks.task import PAUSED_MS, UPKEEP_MS
+from spark_tasks.sinks.task import UPKEEP_MS
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.tasks import retries
 from tests.rigs.support import Sleeper, wait_until
@@ -82,12 +82,12 @@ def test_a_paused_sink_reads_nothing_until_it_is_resumed(rig: SinkRig) -> None:
     loop = rig.start()
     loop.await_records(10)
     loop.order(lambda runner: runner.pause())
-    wait_until(lambda: loop.idle_ms == PAUSED_MS)
+    wait_until(lambda: loop.idle_ms == UPKEEP_MS)
     rig.produce(10, start=10)
     runs = loop.runs
     loop.wake()
     wait_until(lambda: loop.runs > runs)
-    assert (loop.records, loop.idle_ms) == (10, PAUSED_MS)
+    assert (loop.records, loop.idle_ms) == (10, UPKEEP_MS)
     loop.order(lambda runner: runner.resume())
     loop.await_records(20)
 
@@ -238,15 +238,41 @@ def test_offsets_are_committed_although_the_next_batch_hangs(
     loop.await_records(30)
 
 
-def test_a_task_whose_target_is_away_delays_no_rebalance(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("writer", ["", "resumable"])  # the second one also asks its target where to resume
+def test_a_task_whose_target_is_away_delays_no_rebalance(
+    rig: SinkRig, monkeypatch: pytest.MonkeyPatch, writer: str
+) -> None:
     """It used to join at the end of its pause, and so long all other tasks of the connector stood still."""
-    for name in ("FIRST_WAIT_MS", "LONGEST_WAIT_MS"):
-        monkeypatch.setattr(retries, name, 60_000)
     (rig.notes.path / "down").touch()
     rig.produce(2)
-    away = rig.start(0, away="yes")
-    wait_until(lambda: away.idle_ms > 1000, 20, "a pause before the second attempt")
-    rig.start(1).await_records(1)
+    away = rig.start(0, writer=writer, away="yes")
+    wait_until(lambda: away.idle_ms > 100, 20, "the third attempt has failed")
+    for name in ("FIRST_WAIT_MS", "LONGEST_WAIT_MS"):
+        monkeypatch.setattr(retries, name, 60_000)
+    wait_until(lambda: away.idle_ms > 1000, 20, "a pause that does not end here")
+    assert away.idle_ms <= UPKEEP_MS, "meanwhile it shows that it lives"
+    rig.start(1, writer=writer).await_records(1)
+
+
+def test_a_batch_that_waits_survives_the_end_of_the_membership(
+    rig: SinkRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The commit of the batch before is refused while it waits for a process. It is read again."""
+    monkeypatch.setattr(group_io, "COMMIT_PAUSE_S", 4.0)
+    loop = rig.start(**{
+        "writer": "resumable", "errors.tolerance": "all", "errors.deadletterqueue.topic.name": f"dead-{rig.name}",
+        "errors.deadletterqueue.topic.replication.factor": "1", "errors.deadletterqueue.context.headers.enable": "true",
+        "consumer.override.session.timeout.ms": "2000", "consumer.override.max.poll.interval.ms": "2500",
+    })
+    for count in (10, 20):
+        rig.produce(10, start=count - 10)
+        loop.await_records(count)
+    rig.engine.free.clear()
+    rig.produce(10, start=20)
+    wait_until(lambda: "may be written again" in caplog.text, 30, "a commit that is refused")
+    rig.engine.free.set()
+    wait_until(lambda: loop.error or {*rig.values()} == {*numbers(30)}, 30, "the rest")
+    assert loop.error is None
 
 
 def test_tasks_share_the_partitions_and_take_over_those_of_a_stopped_task(rig: SinkRig) -> None:

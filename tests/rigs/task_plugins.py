@@ -289,6 +289,8 @@ class ResumableWriter(NotesWriter):
         super().commit(messages)
 
     def resume_from(self, topic: str, partition: int) -> int | None:  # noqa: ARG002
+        if self.options.get("away") and (self.folder.path / "down").exists():
+            raise RetriableError("the target is away")
         stored = "half" if (self.folder.path / "half.once").exists() else "resume"
         return int(self.options[stored]) if self.options.get(stored) else None
 

@@ -22,7 +22,8 @@ from heeler.worker.part_settings import task_settings
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.plugins.discovery import Found, installed
 from spark_tasks.spark.executor import run_split, value_of
-from spark_tasks.task import Progress, StartGuard, TaskContext, TaskRunner, WorkerSettings
+from spark_tasks.spark.residents.batches import prepared
+from spark_tasks.task import DeferredSplit, Progress, StartGuard, TaskContext, TaskRunner, WorkerSettings
 from tests.rigs.support import wait_until
 
 
@@ -37,7 +38,7 @@ _splits_lock = threading.Lock()
 
 
 class ThreadEngine:
-    """The Engine contract with threads as executors; splits are pickled as for Spark.
+    """The Engine contract with threads as executors; splits are pickled as for Spark, deferred ones when they begin.
 
     `free` cleared: jobs wait. `lose`: this many of the next jobs fail as if Spark had lost them; `lose_answers`: this
     many of the next jobs fail after they have done all their work.
@@ -53,19 +54,19 @@ class ThreadEngine:
 
     def submit(self, task: str, splits: Sequence[Any]) -> Future[list[Any]]:  # noqa: ARG002
         future: Future[list[Any]] = Future()
-        pickled = [pickle.dumps(split) for split in splits]
-        threading.Thread(target=self._run, args=(future, pickled), daemon=True).start()
+        threading.Thread(target=self._run, args=(future, prepared(splits)), daemon=True).start()
         self.jobs += 1
         self.kinds.update(type(split).__name__ for split in splits)
         return future
 
-    def _run(self, future: Future[list[Any]], splits: list[bytes]) -> None:
+    def _run(self, future: Future[list[Any]], splits: list[bytes | DeferredSplit]) -> None:
         self.free.wait(60)
         if not future.set_running_or_notify_cancel():
             return
         with suppress(InvalidStateError), _alone_at_the_end():
             try:
-                answers = [value_of(run_split(split)) for split in splits if not _lost(self.lose)]
+                pickled = [split if isinstance(split, bytes) else pickle.dumps(split) for split in splits]
+                answers = [value_of(run_split(split)) for split in pickled if not _lost(self.lose)]
                 _lost(self.lose_answers)
                 future.set_result(answers)
             except InvalidStateError:

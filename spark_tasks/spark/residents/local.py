@@ -146,7 +146,11 @@ class LocalLauncher(Launcher):
 
 
 def _reap(parent: Parent) -> None:
+    """Waits for its end, and kills it if it takes long: it may hang in an import. Its processes go on without it."""
+    deadline = time.monotonic() + JOIN_S
     while parent.poll() is None:
+        if time.monotonic() > deadline:
+            parent.kill()
         time.sleep(_REAP_S)
     _ENDING.remove(parent)
 

@@ -178,19 +178,21 @@ def test_config_providers_that_hang_keep_few_threads_and_no_slot():
     for _ in range(MAX_LOOK_UPS):
         assert refusal(trials).startswith("The config providers have not returned the values")
     for _ in range(3):
-        assert refusal(trials).startswith("16 look-ups of config providers hang, so no more are begun for trials")
+        assert refusal(trials).startswith("16 look-ups of config providers are still hanging, so no more are started")
     assert sum(thread.name == "trial-config" for thread in threading.enumerate()) == MAX_LOOK_UPS
     with pytest.raises(BadRequestError, match="no connector type"):
         trials.run({}, None, 5)  # without placeholders
     go_on.set()
     wait_until(lambda: not any(thread.name == "trial-config" for thread in threading.enumerate()))
-    assert "no more are begun" not in refusal(trials)
+    assert "no more are started" not in refusal(trials)
 
 
 @pytest.mark.parametrize("config", [{}, {"a": "${provider:path:key}"}])
 def test_a_trial_that_no_thread_is_left_for_keeps_no_slot(config, monkeypatch):
     trials = Trials(WORKER, {"provider": Scripted(lambda: None)}, max_concurrent=1)
     monkeypatch.setattr(threading.Thread, "start", no_thread)
-    for _ in range(2):
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(MAX_LOOK_UPS + 1):
         with pytest.raises(RuntimeError, match="can't start new thread"):
             trials.run(config, None, 5)
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_before

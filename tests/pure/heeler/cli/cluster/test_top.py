@@ -62,7 +62,7 @@ def test_top_without_metrics_uses_offsets(fake):
 
 @pytest.mark.parametrize("text", ["1e308", "1e19", "-1", "NaN", "+Inf"])
 def test_top_leaves_out_numbers_that_no_worker_counts(fake, text):
-    """Their sums could not be numbers any more."""
+    """Their sums might no longer be numbers."""
     lags = "".join(f'heeler_sink_lag_records{{connector="c",task="0",partition="{n}"}} {text}\n' for n in range(2))
     fake.answers |= {"GET /connectors": (200, {"c": {"status": STATUS}}), "GET /metrics": (200, lags.encode())}
     assert run(fake, "top", "--times", "1").stdout.splitlines()[2].split()[5] == "-"

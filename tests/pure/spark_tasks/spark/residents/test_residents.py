@@ -148,6 +148,19 @@ def test_a_parent_that_starts_no_processes_is_replaced(tmp_path: Path, monkeypat
     launcher.close()
 
 
+def test_a_parent_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, pid = tmp_path / "python", tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\necho $$ >{pid}.new\nmv {pid}.new {pid}\nexec sleep 60\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(local, "JOIN_S", 0.0)
+    launcher = LocalLauncher("", 1)
+    launcher.launch(Ticket(1, b""))
+    wait_until(pid.exists)
+    launcher.close()
+    wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
+
+
 def test_a_parent_whose_output_nobody_can_read_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\ncat >/dev/null\n")
