@@ -72,8 +72,10 @@ class OffsetStore(Protocol):
     def stop_reading(self) -> None:
         """Makes a `read` in progress, and every later one, raise StartCancelledError at once. Any thread."""
 
-    def write(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> None:
-        """Writes offsets and blocks until they are acknowledged. None as an offset is a tombstone."""
+    def begin_write(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> Callable[[], None]:
+        """Starts to write offsets. None as an offset is a tombstone. The returned function blocks until they are
+        acknowledged.
+        """
 
     def records(
         self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]

@@ -40,6 +40,7 @@ _LARGEST_WAIT_MS: Final = 1000.0
 _LEADER_TIMEOUT_MS: Final = 5_000.0  # of one attempt: an appender may be closed meanwhile
 _WRITE: Final = "WRITE permission on the topic"
 _waiting: Final = RateLimitedLog(max_lines=1)
+LONG_S: Final = 5.0  # after which it is said that records are sent again
 
 
 _Connection = tuple[int, int]  # broker, number of the connection to it
@@ -322,6 +323,9 @@ class Sender:
                 ),
             )
             return
+        if time.monotonic() - batch.since > LONG_S:
+            _waiting.log(_logger, logging.WARNING, "Records for %s-%d are sent again and again: %s",
+                         *batch.where, error)
         if _may_have_moved(error):
             self._cluster.forget_leaders(batch.where[0])
         queue.wait_ms = max(queue.wait_ms, _FIRST_WAIT_MS)

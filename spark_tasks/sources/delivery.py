@@ -8,9 +8,9 @@ batch to batch.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from typing_extensions import override
 
@@ -88,6 +88,11 @@ class Delivery(Protocol):
     def written(self, uses: Sequence[LaneUse]) -> None:
         """Called when all records of the batch are acknowledged, with the uses of its lanes, in the same order."""
 
+    def begin_commit(self, offsets: SourceOffsets) -> None:
+        """May be called before `commit` with the same offsets: starts to write them, unless that is part of a
+        transaction. Whatever the caller does in between may take long.
+        """
+
     def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
         """Called when a batch is complete. `offsets`: those after it. `signal`: the reader's signal for the
         transaction. Returns whether the batch and all earlier ones are committed now.
@@ -134,6 +139,14 @@ class Delivery(Protocol):
         """Releases all resources. May be called twice."""
 
 
+class _Write(NamedTuple):
+    """A write of offsets in flight. `before`: what was known to be written before it."""
+
+    before: Changed
+    offsets: SourceOffsets
+    wait: Callable[[], None]
+
+
 class AtLeastOnce(Delivery):
     """At-least-once delivery with idempotent lanes. Offsets are written when all records are acknowledged; those that
     cannot be written are kept, as in Kafka Connect, until they can. After any other failure the batch is repeated from
@@ -157,6 +170,7 @@ class AtLeastOnce(Delivery):
         self._lanes: list[Lane] = []
         self._changed = Changed()
         self._owed: dict[str, tuple[SourcePartition, SourceOffset | None]] = {}
+        self._begun: _Write | None = None
 
     @property
     @override
@@ -190,9 +204,15 @@ class AtLeastOnce(Delivery):
             self._lanes[number] = Lane(self._lanes[number].identity, use.sequences)
 
     @override
-    def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
+    def begin_commit(self, offsets: SourceOffsets) -> None:
         self._owed |= {partition_key(partition): (partition, offset) for partition, offset in offsets}
-        self._write()
+        self._begin()
+
+    @override
+    def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
+        if self._begun is None:
+            self.begin_commit(offsets)
+        self._end()
         return True
 
     @override
@@ -201,20 +221,27 @@ class AtLeastOnce(Delivery):
         if not self._owed:
             return False
         self.check()
-        self._write()
+        self._begin()
+        self._end()
         return True
 
-    def _write(self) -> None:
+    def _begin(self) -> None:
         changed = self._changed.of(list(self._owed.values()))
         if changed:
             before, self._changed = self._changed, Changed()  # a write that fails may have arrived
-            self._offsets.write(changed)
-            self._changed = before
-            self._changed.note(changed)
+            self._begun = _Write(before, changed, self._offsets.begin_write(changed))
+
+    def _end(self) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.wait()
+            self._changed = begun.before
+            self._changed.note(begun.offsets)
         self._owed.clear()
 
     @override
     def abort(self) -> None:
+        self._begun = None
         self._lanes.clear()
         self._owed.clear()
         self._changed = Changed()  # a write that failed may have arrived

@@ -152,12 +152,21 @@ class SourceTask(TaskRunner):
         if self._paused:
             return self._while_paused()
         if (pause := self._retry_state.pause()) is not None:
-            return pause
+            return self._while_pausing(pause)
         try:
             submitted = self._submit_replay(alone=False) or self._submit() or self._submit_replay(alone=True)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
         return self._collect(MAX_WAIT_S) if submitted else self._idle()
+
+    def _while_pausing(self, pause: Progress) -> Progress:
+        """Aborts a transaction that was given up, as `_while_paused` does."""
+        try:
+            with suppress(RetriableError):  # the next attempt repeats it
+                self._delivery.recover()
+        except Exception as error:  # noqa: BLE001 - the producer was fenced
+            return self._failed(error)
+        return pause
 
     def _while_paused(self) -> Progress:
         """Aborts a transaction that was given up, so that consumers do not have to wait for its timeout."""
@@ -206,6 +215,7 @@ class SourceTask(TaskRunner):
             self._settle(finish=False)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
+        self._retry_state.succeeded()
         pause = max(self._idling.idle_ms, SIMPLE_IDLE_MS if self._reading.simple else 0)
         self._idle_tasks.add(self._context.id)
         self._idling = self._idling.next(self._idle_tasks.shared_pause_ms)
@@ -280,6 +290,9 @@ class SourceTask(TaskRunner):
         offsets = to_connect(reader, self._context.task, end)
         signal = signal_of(reader, boundary.kind, start or {}, end) if boundary is not None else "commit"
         self._delivery.check()
+        if self._cancelled:  # the plugin's code has taken long; another task may have written newer offsets
+            raise ConnectError(f"{self._context.id} was cancelled")
+        self._delivery.begin_commit(offsets)  # before the plugin plans the next batch, which may take long
         error: Exception | None = None
         if more and self._delivery.overlaps and not (self._paused or self._replays.running):
             try:

@@ -102,6 +102,10 @@ class Transactional(Delivery):
             self._owner.sequences = dict(use.sequences)
 
     @override
+    def begin_commit(self, offsets: SourceOffsets) -> None:
+        """Does nothing: offsets are written at the end of the transaction."""
+
+    @override
     def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
         for partition, offset in offsets:
             self._pending[partition_key(partition)] = (partition, offset)

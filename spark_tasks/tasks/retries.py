@@ -88,7 +88,7 @@ class RetryState:
         self._metrics = metrics or TaskMetrics()
         self._limits = limits or RetryLimits()
         self._retries = Retries()
-        self._since = 0.0
+        self._since: float | None = None  # when the outage of a stage began
         self._until = 0.0
 
     @property
@@ -107,10 +107,9 @@ class RetryState:
         if retries is None:
             raise error
         now = time.monotonic()
-        if retries.failures == 1:
-            self._since = now
+        self._since = (self._since or now) if isinstance(error, StageOutageError) else None
         wait_ms = retries.wait_ms
-        if self._limits.timeout_ms and isinstance(error, StageOutageError):
+        if self._limits.timeout_ms and self._since is not None:
             limited = self._limits.wait_ms(retries.failures, (now - self._since) * 1000, random.random())  # noqa: S311
             if limited is None:
                 raise ToleranceExceededError(f"Tolerance exceeded in error handler: {error}") from error
@@ -128,4 +127,4 @@ class RetryState:
 
     def succeeded(self) -> None:
         """Resets the state after a successful attempt."""
-        self._retries = Retries()
+        self._retries, self._since = Retries(), None

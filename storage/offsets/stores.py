@@ -108,12 +108,13 @@ class ConnectorOffsetStore:
         if (reading := self._reading) is not None:
             reading.cancel()
 
-    def write(self, offsets: Offsets) -> None:
-        """Writes offsets and waits until they are acknowledged; None is a tombstone. Raises ConnectError;
-        RetriableError if the process was suspended past its session since the last `read`: another worker may have
-        written newer ones.
+    def begin_write(self, offsets: Offsets) -> Callable[[], None]:
+        """Starts to write offsets; None is a tombstone. The returned function waits until they are acknowledged. Raises
+        ConnectError; RetriableError if the process was suspended past its session since the last `read`: another worker
+        may have written newer ones.
         """
-        self._wait(self.write_soon(offsets), "Failed to flush offsets to storage")
+        written = self.write_soon(offsets)
+        return lambda: self._wait(written, "Failed to flush offsets to storage")
 
     def records(self, offsets: Offsets) -> Sequence[KeyValue]:
         """Key and value bytes of offsets, to be written to `topic` in the caller's transaction.
@@ -123,7 +124,7 @@ class ConnectorOffsetStore:
         return records_for(self._primary.state, self._connector, offsets)
 
     def before_commit(self, offsets: Offsets) -> None:
-        """Like `before_commit_soon`, and waits until it is done. Raises as `write` does."""
+        """Like `before_commit_soon`, and waits until it is done. Raises as `begin_write` does."""
         self._wait(self.before_commit_soon(offsets), "Failed to remove offsets from the worker's topic")
 
     def after_commit(self, offsets: Offsets) -> None:
@@ -148,7 +149,7 @@ class ConnectorOffsetStore:
         return then(read, lambda _: done(merge(self._worker.state, self._own_state(), self._connector)))
 
     def write_soon(self, offsets: Offsets) -> Future[None]:
-        """Like `write`, without blocking."""
+        """Like `begin_write`, with a future."""
 
         def copied(_: object) -> Future[None]:
             self._copy(offsets)

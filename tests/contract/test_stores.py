@@ -86,7 +86,7 @@ def test_two_workers_read_each_others_offsets(logs: Logs) -> None:
     for topic in topics:
         topic.start().result(20)
     one, two = (OffsetStores(topic, lambda _: logs.log()).of(A) for topic in topics)
-    one.write([({"file": "x"}, {"pos": 1})])
+    one.begin_write([({"file": "x"}, {"pos": 1})])()
     assert two.read() == [({"file": "x"}, {"pos": 1})]  # reads to the end first
-    two.write([({"file": "x"}, None), ({"file": "y"}, {"pos": 2})])
+    two.begin_write([({"file": "x"}, None), ({"file": "y"}, {"pos": 2})])()
     assert one.read() == [({"file": "y"}, {"pos": 2})]

@@ -141,9 +141,9 @@ def test_offsets_from_before_a_suspension_are_not_written(topic: Topic, sleeper:
     sleeper.pulse.beat()
     offsets = [({"file": "a"}, {"position": 1})]
     with pytest.raises(RetriableError, match="was suspended for"):
-        store.write(offsets)
+        store.begin_write(offsets)()
     store.read()
-    store.write(offsets)
+    store.begin_write(offsets)()
     log.read_to_end().result(WAIT)
     assert len(seen) == 1
 

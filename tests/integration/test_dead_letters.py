@@ -199,7 +199,7 @@ def test_records_that_the_converters_of_a_source_refuse_are_dead_letters(source:
 def test_a_bad_record_of_a_source_fails_its_task(source: SourceRig, stage: str, plain: int) -> None:
     source.make_topic(1)
     source.limit(10)
-    source.offsets.write([({"stream": "0"}, {"at": plain})])
+    source.offsets.begin_write([({"stream": "0"}, {"at": plain})])()
     dead = f"dead-{source.name}"
     loop = source.start(**{**TOLERANT, **SPOILED, "errors.tolerance": "none",
                            "errors.deadletterqueue.topic.name": dead})

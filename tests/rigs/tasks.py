@@ -122,9 +122,10 @@ class MemoryOffsets:
     def read(self) -> Sequence[Any]:
         return [(json.loads(partition), offset) for partition, offset in self.offsets.items()]
 
-    def write(self, offsets: Sequence[Any]) -> None:
+    def begin_write(self, offsets: Sequence[Any]) -> Callable[[], None]:
         self.written += [(dict(partition), dict(offset)) for partition, offset in offsets]
         self.offsets |= {json.dumps(dict(partition), sort_keys=True): dict(offset) for partition, offset in offsets}
+        return lambda: None
 
     def records(self, offsets: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002
         return []

@@ -80,8 +80,8 @@ def test_a_task_reads_and_writes_its_offsets(world: World) -> None:
     store: OffsetStore = world.stores.of(C)
     assert store.topic == "offsets"
     assert store.read() == []
-    store.write([({"file": "a"}, {"pos": 1}), ({"file": "b"}, {"pos": 2})])
-    store.write([({"file": "a"}, {"pos": 3}), ({"file": "b"}, None)])
+    store.begin_write([({"file": "a"}, {"pos": 1}), ({"file": "b"}, {"pos": 2})])()
+    store.begin_write([({"file": "a"}, {"pos": 3}), ({"file": "b"}, None)])()
     assert store.read() == [({"file": "a"}, {"pos": 3})]
     assert store.records([({"file": "a"}, {"pos": 4}), ({"file": "c"}, None)]) == [
         (b'["c",{"file":"a"}]', b'{"pos":4}'), (b'["c",{"file":"c"}]', None)]
@@ -92,7 +92,7 @@ def test_failures_name_the_connector(world: World) -> None:
     store = world.stores.of(C)
     world.topics["offsets"].refuse = lambda _: OSError("no leader")
     with pytest.raises(OSError, match="no leader"):
-        store.write([({}, {})])
+        store.begin_write([({}, {})])()
     world.topics["offsets"].refuse = lambda _: None
     log = world.opened[0]
     log.hold()
@@ -101,14 +101,14 @@ def test_failures_name_the_connector(world: World) -> None:
     with pytest.raises(RetriableError, match=r"Failed to fetch offsets of connector c \(topic offsets\): no answer"):
         slow.read()
     with pytest.raises(TypeError, match="JSON"):
-        store.write([({"x": object()}, {})])
+        store.begin_write([({"x": object()}, {})])()
 
 
 def test_temporary_errors_are_distinguished_from_permanent_ones(world: World) -> None:
     def raised(store: ConnectorOffsetStore, cause: Exception) -> ConnectError:
         world.topics["offsets"].refuse = lambda _: cause
         with pytest.raises(ConnectError, match="Failed to flush offsets to storage of connector c") as caught:
-            store.write([({}, {})])
+            store.begin_write([({}, {})])()
         return caught.value
 
     store = world.stores.of(C)
@@ -124,33 +124,33 @@ def test_temporary_errors_are_distinguished_from_permanent_ones(world: World) ->
 
 
 def test_a_connectors_own_topic_takes_precedence_and_is_copied(world: World) -> None:
-    world.stores.of(C).write([({"f": "old"}, {"p": 1}), ({"f": "both"}, {"p": 1})])
+    world.stores.of(C).begin_write([({"f": "old"}, {"p": 1}), ({"f": "both"}, {"p": 1})])()
     store = world.stores.of(C, OWN)
     assert store.topic == "own"
-    store.write([({"f": "both"}, {"p": 2}), ({"f": "new"}, {"p": 3})])
+    store.begin_write([({"f": "both"}, {"p": 2}), ({"f": "new"}, {"p": 3})])()
     assert sorted(store.read(), key=str) == [
         ({"f": "both"}, {"p": 2}), ({"f": "new"}, {"p": 3}), ({"f": "old"}, {"p": 1})]
     # Copied, so that the connector can do without its own topic again.
     assert sorted(world.stores.of(C).read(), key=str) == sorted(store.read(), key=str)
-    world.stores.of(C).write([({"f": "new"}, {"p": 0})])
+    world.stores.of(C).begin_write([({"f": "new"}, {"p": 0})])()
     assert sorted(world.stores.read(C, OWN), key=str) == sorted(store.read(), key=str), "its own comes first"
-    store.write([({"f": "new"}, {"p": 3})])
+    store.begin_write([({"f": "new"}, {"p": 3})])()
     world.topics["own"].refuse = lambda _: OSError("refused")
     with pytest.raises(OSError, match="refused"):
-        store.write([({"f": "old"}, None), ({"f": "new"}, {"p": 9})])
+        store.begin_write([({"f": "old"}, None), ({"f": "new"}, {"p": 9})])()
     # The removal came first to the worker's topic; what was not written to its own was not copied.
     assert sorted(world.stores.of(C).read(), key=str) == [({"f": "both"}, {"p": 2}), ({"f": "new"}, {"p": 3})]
     world.topics["own"].refuse = lambda _: None
     world.topics["offsets"].refuse = lambda _: OSError("refused")
-    store.write([({"f": "new"}, {"p": 10})])  # copying is as good as may be
+    store.begin_write([({"f": "new"}, {"p": 10})])()  # copying is as good as may be
     with pytest.raises(OSError, match="refused"):
-        store.write([({"f": "both"}, None)])
+        store.begin_write([({"f": "both"}, None)])()
     assert {p["f"]: o["p"] for p, o in store.read()} == {"both": 2, "new": 10}
     store.close()
 
 
 def test_records_around_another_producers_transaction(world: World) -> None:
-    world.stores.of(C).write([({"f": "a"}, {"p": 1}), ({"f": "b"}, {"p": 1})])
+    world.stores.of(C).begin_write([({"f": "a"}, {"p": 1}), ({"f": "b"}, {"p": 1})])()
     store = world.stores.of(C, OWN)
     offsets = [({"f": "a"}, None), ({"f": "b"}, {"p": 2})]
     store.before_commit(offsets)

@@ -578,6 +578,15 @@ def test_the_appender_gives_up_after_the_delivery_timeout(started):
         appender.flush()
 
 
+def test_a_partition_that_takes_no_records_for_long_is_named(started, monkeypatch, caplog):
+    monkeypatch.setattr(sender, "LONG_S", 0.0)
+    appender = Appender(started(Broker([protocol.NotEnoughReplicasError.errno] * 3)), ME)
+    appender.append("t", 0, raw([b"x"]))
+    appender.flush()
+    assert [text for text in caplog.messages if text.startswith("Records for t-0 are sent again and again: ")
+            and "NotEnoughReplicas" in text]
+
+
 @pytest.mark.parametrize("step", ["known_leader", "find_leader", "forget_leaders"])
 def test_an_unexpected_error_in_any_step_ends_the_appender_and_all_waiting_calls(started, monkeypatch, step):
     def defect(*_):

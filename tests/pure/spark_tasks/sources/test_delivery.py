@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -17,8 +18,11 @@ class Uncertain(MemoryOffsets):
 
     failing = False
 
-    def write(self, offsets: Any) -> None:
-        super().write(offsets)
+    def begin_write(self, offsets: Any) -> Callable[[], None]:
+        super().begin_write(offsets)
+        return self.answer
+
+    def answer(self) -> None:
         if self.failing:
             raise RetriableError("no answer")
 

@@ -10,12 +10,14 @@ from typing import Any, cast
 import pytest
 
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
-from spark_tasks.sources.delivery import Delivery, Lane
+from spark_tasks.sources.delivery import AtLeastOnce, Delivery, Lane
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.split import SourceResult
 from spark_tasks.sources.task import SourceTask
-from tests.rigs.task_plugins import NumbersConnector
+from tests.rigs.support import wait_until
+from tests.rigs.task_plugins import NumbersConnector, NumbersReader
 from tests.rigs.tasks import MemoryOffsets, context_of
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -83,6 +85,7 @@ class Away(Idle):
 
     def written(self, uses: Any) -> None: ...
     def check(self) -> None: ...
+    def begin_commit(self, offsets: Any) -> None: ...
 
     def commit(self, *_: Any) -> bool:
         self.attempts += 1
@@ -188,4 +191,95 @@ def test_a_task_that_was_suspended_while_it_was_paused_reads_its_offsets_again(t
     task.resume()
     engine.of(task).set_exception(RetriableError("the end of the test"))
     assert offsets.reads == 2
+    task.close()
+
+
+def test_offsets_are_on_their_way_before_the_next_batch_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which may take hours, as it runs the plugin's code."""
+    latest, offsets, seen = NumbersReader.latestOffset, MemoryOffsets(), []
+
+    def observed(reader: NumbersReader, *arguments: Any) -> Any:
+        seen.append(list(offsets.written))
+        return latest(reader, *arguments)
+
+    monkeypatch.setattr(NumbersReader, "latestOffset", observed)
+    engine, delivery = Running(), AtLeastOnce(cast("KafkaCluster", None), offsets, 60_000, idempotent=False)
+    task = task_of(tmp_path, engine, delivery, offsets)
+    task.start()
+    engine.of(task).set_result([SourceResult({}, 3, 3, 0.0, ())])
+    task.run_once()
+    assert seen == [[], [({"stream": "0"}, {"at": 3})]]
+    task.close()
+
+
+def test_a_task_that_was_given_up_writes_no_offsets(tmp_path: Path) -> None:
+    """Another task may have written newer ones."""
+    class Slow(AtLeastOnce):
+        def written(self, uses: Any) -> None:
+            super().written(uses)
+            task.cancel()  # while the plugin's code runs
+
+    engine, offsets = Running(), MemoryOffsets()
+    delivery = Slow(cast("KafkaCluster", None), offsets, 60_000, idempotent=False)
+    task = task_of(tmp_path, engine, delivery, offsets)
+    task.start()
+    engine.of(task).set_result([SourceResult({}, 3, 3, 0.0, ())])
+    with pytest.raises(ConnectError, match="n-0 was cancelled"):
+        task.run_once()
+    assert offsets.written == []
+    task.close()
+
+
+def test_a_transaction_that_was_given_up_is_aborted_before_the_next_attempt(tmp_path: Path) -> None:
+    """Until then, readers of committed records wait for it."""
+    class Counting(Idle):
+        recovered = 0
+
+        def recover(self) -> None:  # type: ignore[override]
+            self.recovered += 1
+
+        def settle(self, *, finish: bool) -> bool:  # noqa: ARG002
+            return False
+
+    engine, delivery = Running(), Counting()
+    task = task_of(tmp_path, engine, delivery)
+    task.start()
+    engine.of(task).set_exception(RetriableError("the source is away"))
+    assert task.run_once().idle_ms
+    before = delivery.recovered
+    assert task.run_once().idle_ms, "the pause"
+    assert delivery.recovered == before + 1
+    task.close()
+
+
+def test_failures_count_from_the_last_time_that_a_source_had_nothing_new(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    latest, planned = NumbersReader.latestOffset, []
+
+    def observed(reader: NumbersReader, *arguments: Any) -> Any:
+        found = latest(reader, *arguments)
+        planned.append(found)
+        return found
+
+    class Quiet(Idle):
+        due_ms = None
+
+        def settle(self, *, finish: bool) -> bool:  # noqa: ARG002
+            return False
+
+    monkeypatch.setattr(NumbersReader, "latestOffset", observed)
+    away = tmp_path / "away"
+    task = task_of(tmp_path, Engine(), Quiet())
+    (tmp_path / "limit").write_text("0")
+    task.start()
+    for _ in range(2):
+        away.touch()
+        task.run_once()
+        assert caplog.messages[-1] == "n-0 will retry in 100 ms: the source is away"
+        away.unlink()
+        before = len(planned)
+        wait_until(lambda: task.run_once() and len(planned) > before)  # noqa: B023
     task.close()

@@ -6,6 +6,7 @@ import pytest
 
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.pipeline.failures import StageOutageError
+from spark_tasks.tasks import retries
 from spark_tasks.tasks.retries import RetryLimits, RetryState
 
 
@@ -30,6 +31,19 @@ def test_an_outage_of_a_stage_over_the_retry_timeout_fails_the_task():
 
     with pytest.raises(ToleranceExceededError, match="Tolerance exceeded in error handler: registry away"):
         until_it_fails()
+
+
+def test_the_retry_timeout_begins_with_the_first_outage_of_a_stage(monkeypatch: pytest.MonkeyPatch):
+    now = [100.0]
+    monkeypatch.setattr(retries.time, "monotonic", lambda: now[0])
+    state = RetryState("t-0", limits=RetryLimits(1000, 60_000))
+    state.later(StageOutageError("registry away"))
+    state.later(RetriableError("the source is away"))
+    now[0] += 3600
+    assert state.later(StageOutageError("registry away")).idle_ms > 0
+    now[0] += 2
+    with pytest.raises(ToleranceExceededError):
+        state.later(StageOutageError("registry away"))
 
 
 def test_other_outages_are_retried_without_a_limit():
