@@ -149,32 +149,22 @@ class SourceTask(TaskRunner):
             return self._collect(self._waiting.max_wait_s(self._batch.future))
         if self._delivery.suspended:
             self._position = None  # also while paused: the delivery's `recover` ends the suspension
-        if self._paused:
-            return self._while_paused()
-        if (pause := self._retry_state.pause()) is not None:
-            return self._while_pausing(pause)
+        pause = None if self._paused else self._retry_state.pause()
+        if self._paused or pause is not None:
+            return self._while_waiting(pause)
         try:
             submitted = self._submit_replay(alone=False) or self._submit() or self._submit_replay(alone=True)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
         return self._collect(MAX_WAIT_S) if submitted else self._idle()
 
-    def _while_pausing(self, pause: Progress) -> Progress:
-        """Aborts a transaction that was given up, as `_while_paused` does."""
-        try:
-            with suppress(RetriableError):  # the next attempt repeats it
-                self._delivery.recover()
-        except Exception as error:  # noqa: BLE001 - the producer was fenced
-            return self._failed(error)
-        return pause
-
-    def _while_paused(self) -> Progress:
-        """Aborts a transaction that was given up, so that consumers do not have to wait for its timeout."""
+    def _while_waiting(self, pause: Progress | None) -> Progress:
+        """Aborts a transaction that was given up, as consumers wait for it. `pause`: before the next attempt, if any."""
         try:
             self._delivery.recover()
         except Exception as error:  # noqa: BLE001 - `_failed` retries retriable errors
-            return self._failed(error)
-        return Progress(idle_ms=PAUSED_MS)
+            return pause if pause is not None and isinstance(error, RetriableError) else self._failed(error)
+        return pause or Progress(idle_ms=PAUSED_MS)
 
     def _submit(self) -> bool:
         """Plans and submits the next batch. Returns False if there are no new records."""
