@@ -159,7 +159,7 @@ class SourceTask(TaskRunner):
         return self._collect(MAX_WAIT_S) if submitted else self._idle()
 
     def _while_waiting(self, pause: Progress | None) -> Progress:
-        """Aborts a transaction that was given up, as consumers wait for it. `pause`: before the next attempt, if any."""
+        """Aborts a transaction that was given up, that readers wait for. `pause`: before the next attempt, if any."""
         try:
             self._delivery.recover()
         except Exception as error:  # noqa: BLE001 - `_failed` retries retriable errors
