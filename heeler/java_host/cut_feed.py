@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, Final
 
@@ -49,10 +49,11 @@ class CutFeed(Feed):
         super().open(positions)
         self._give_up()
 
-    @override
-    def move(self, positions: Iterable[tuple[TopicPartition, int]]) -> None:
-        super().move(positions)
-        self._give_up()
+    def _is_next(self, place: TopicPartition, start: int) -> bool:
+        """Whether the host needs records from this offset. The others are dropped, and read again if it needs them: the
+        plugin has paused the partition, or moved to another offset.
+        """
+        return place not in self._held and self._positions.at().get(place) == start
 
     def _give_up(self) -> None:
         """Drops records that the host has not been given; they are read again."""
@@ -71,6 +72,8 @@ class CutFeed(Feed):
         """The next frame; None while heeler's part of the chain is running, which wakes the task when it is done.
         Raises its errors.
         """
+        while self._ready and not self._is_next(*self._ready[0][:2]):
+            self._ready.popleft()
         if not self._ready:
             self._collect()
         if not self._ready:
@@ -113,7 +116,8 @@ class CutFeed(Feed):
         return True
 
     def _take(self, results: Sequence[SinkResult]) -> None:
-        results = within_reach(results, self._positions.out_of_reach, self._task)
+        results = [result for result in within_reach(results, self._positions.out_of_reach, self._task)
+                   if self._is_next(place := (result.topic, result.partition), self._starts[place])]
         for result in results:
             result.refused.report_to(self._metrics, skipped=self._tolerant)
         for result in results:

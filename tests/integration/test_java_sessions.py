@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from contextlib import suppress
 
 import pytest
 
+from spark_tasks.host_frames import HostGoneError
 from spark_tasks.sources.boundaries import Boundary, BoundaryKind
 from tests.rigs.java_source_tasks import scripted_source
 from tests.rigs.lone_host import LoneTask, noting, noting_partition, running_host, scripted
@@ -14,6 +18,7 @@ from tests.rigs.support import wait_until
 pytestmark = pytest.mark.integration
 
 FOREVER = {"errors.retry.timeout": "-1"}
+DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +46,42 @@ def test_a_record_whose_conversion_is_retried_at_a_stop_is_polled_again(host, tm
     assert task.until("drained") == [(["two"], ['{"o":2}'], None, True), "drained"]
     task.connection.tell("finish")
     assert task.until("stopped") == ["stopped"]
+
+
+def reads(task, op, **fields):
+    """Whether the host reads messages: more of them than fit into the socket can be sent."""
+    def send():
+        with suppress(HostGoneError):  # the test has failed
+            for _ in range(1000):
+                task.connection.tell(op, **fields, filler="-" * 4096)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    sender.join(10)
+    return not sender.is_alive()
+
+
+def test_the_host_reads_while_a_dead_letter_waits_for_the_worker(host, tmp_path):
+    """It waited for the letter, and the worker, whose messages were not read, for the host: for good."""
+    task = noting_partition(host, tmp_path / "notes", **DEAD)
+    task.listens.clear()
+    task.give(*["bad".ljust(1 << 20)] * 8)
+    wait_until(lambda: "put 0 0 bad" in task.noted())
+    assert reads(task, "letters", number=1)
+    task.listens.set()
+    *letters, end = task.until("done")
+    assert ([value.strip() for values, *_ in letters for value in values], end) == (["bad"] * 8, "done")
+
+
+def test_the_host_reads_while_a_tick_waits_for_the_worker(host, tmp_path):
+    task = noting_partition(host, tmp_path / "notes", **DEAD)
+    task.listens.clear()
+    task.give("one", "flood".ljust(1 << 20))
+    wait_until(lambda: "put 0 1 flood" in task.noted())
+    time.sleep(1.5)  # until the next tick, which nobody sees
+    assert reads(task, "resume")
+    task.listens.set()
+    assert [task.event().number for _ in range(8)] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("tolerance", ["none", "all"])

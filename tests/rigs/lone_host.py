@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,7 +49,10 @@ class LoneTask:
         self.notes = notes
         self.offsets: list[tuple[str, str]] = []
         self._events: queue.Queue[Event] = queue.Queue()
-        self.connection = host.connect(self._events.put, lambda: self.offsets, "c-0", "c")
+        self.listens = threading.Event()
+        """Unless it is set, the task's connection is not read, as by a worker whose queue is full."""
+        self.listens.set()
+        self.connection = host.connect(self._take, lambda: self.offsets, "c-0", "c")
         class_name = task_class.partition("$")[0]
         connector = {"name": "c", "connector.class": class_name, "key.converter": STRINGS,
                      "value.converter": "heeler.tests.Script$Strict", "value.converter.notes": str(notes), **more}
@@ -56,6 +60,10 @@ class LoneTask:
         self.made.append(self)
         self.connection.tell(op, name="c", task=0, **{"class": class_name, "version": version}, connector=connector,
                              config=config, **(order or {}))
+
+    def _take(self, event: Event) -> None:
+        self.listens.wait(EVENT_S)
+        self._events.put(event)
 
     def give(self, *values: str) -> None:
         """Sends these values as the records from offset 0 of t-0."""

@@ -104,6 +104,12 @@ public class NoteSink extends SinkConnector {
                     case "group" -> note("group " + consumer().groupMetadata().groupId() + " "
                         + (consumer().groupMetadata().generationId() > 0) + " " + consumer().assignment().size());
                     case "bad" -> context.errantRecordReporter().report(record, new DataException("it is bad"));
+                    case "flood" -> { // many bad records, reported by another thread while put is to be repeated
+                        new Thread(() -> {
+                            for (int n = 0; n < 8; n++) context.errantRecordReporter().report(record, new DataException("it is bad"));
+                        }).start();
+                        throw new RetriableException("the same once more");
+                    }
                     case "throw" -> throw new ConnectException("thrown by put");
                     case "hang" -> sleep();
                     default -> { }

@@ -21,27 +21,31 @@ from spark_tasks.sinks.split import SinkResult
 from spark_tasks.spark.executor import failed_outcome
 from tests.rigs.waiting_engine import WaitingEngine
 
-TP = ("t", 0)
+TP, OTHER = ("t", 0), ("t", 1)
 
 
 class Places:
-    """Of one partition."""
+    """Of one partition, unless a test adds another."""
 
     def __init__(self):
-        self.offset, self.end = 0, 10
+        self.offsets, self.end = {TP: 0}, 10
         self.lost, self.unread = [], []
+
+    @property
+    def offset(self):
+        return self.offsets[TP]
 
     def out_of_reach(self, place):
         self.unread.append(place)
 
     def at(self):
-        return {TP: self.offset}
+        return dict(self.offsets)
 
-    def advance(self, _place, offset):
-        self.offset = offset
+    def advance(self, place, offset):
+        self.offsets[place] = offset
 
     def ranges(self, max_records):
-        return [(TP, self.offset, min(self.end, self.offset + max_records))] if self.end > self.offset else []
+        return [(place, at, min(self.end, at + max_records)) for place, at in self.offsets.items() if self.end > at]
 
     def held(self, _place, _start):
         return b""
@@ -125,9 +129,66 @@ def test_after_a_rewind_records_not_sent_are_read_again(rig, monkeypatch):
     assert rig.feed.next() is None
     assert rig.engine.splits[-1].start == 0
     rig.feed.move([(TP, -1)])
-    assert rig.engine.batches[-1].cancelled()
+    rig.engine.batches[-1].set_result([SinkResult("t", 0, 10, 10, 100, messages=([batch(0)],))])
     assert rig.feed.next() is None
     assert not rig.feed.pending, "it is held"
+
+
+@pytest.fixture
+def two(rig):
+    """With a second partition; both are being read."""
+    rig.places.offsets[OTHER] = 0
+    rig.feed.open({TP: 0, OTHER: 0})
+    assert rig.feed.next() is None
+    return rig
+
+
+def both(rig, *offsets, **more):
+    rig.engine.batches[-1].set_result([SinkResult("t", 0, 10, 10, 100, messages=([batch(*offsets)],), **more),
+                                       SinkResult("t", 1, 10, 10, 100, messages=([batch(4)],))])
+
+
+def given(rig):
+    meta, *_ = reported(rig.feed.next())
+    return meta["partition"], meta["from"], meta["to"]
+
+
+@pytest.mark.parametrize("to", [-1, 0])
+def test_what_was_read_of_partitions_that_have_not_moved_is_not_read_again(two, monkeypatch, to):
+    """Its bad records became dead letters again whenever the plugin paused, resumed or rewound another partition."""
+    monkeypatch.setattr(cut_feed, "FRAME_BYTES", 1)
+    both(two, 0, 1, 2)
+    assert given(two) == (0, 0, 1)
+    two.feed.move([(TP, to)])
+    assert given(two) == (1, 0, 10)
+    assert len(two.engine.splits) == 2
+
+
+def test_a_batch_continues_for_the_partitions_that_have_not_moved(two):
+    two.feed.move([(TP, -1)])
+    both(two, 0, failure=failed_outcome(ToleranceExceededError("no")))
+    assert given(two) == (1, 0, 10)
+    assert two.feed.next() is None
+    assert len(two.engine.splits) == 2, "the other one is held"
+    two.feed.move([(TP, 0)])
+    assert two.feed.next() is None
+    assert [(split.partition, split.start) for split in two.engine.splits[2:]] == [(0, 0)]
+
+
+def test_a_partition_that_resumes_where_it_was_is_not_read_again(two):
+    two.feed.move([(TP, -1)])
+    two.feed.move([(TP, 0)])
+    both(two, 3)
+    assert given(two) == (0, 0, 10)
+    two.feed.move([(OTHER, 0)])
+    assert given(two) == (1, 0, 10)
+    assert len(two.engine.splits) == 2
+
+
+def test_new_partitions_cancel_the_batch(rig):
+    assert rig.feed.next() is None
+    rig.feed.open({TP: 0})
+    assert rig.engine.batches[-1].cancelled()
 
 
 def test_a_bad_record_that_is_not_tolerated_fails_the_task_and_nothing_is_sent(rig):

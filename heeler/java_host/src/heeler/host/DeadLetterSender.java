@@ -26,6 +26,7 @@ final class DeadLetterSender implements ErrorReporter<ConsumerRecord<byte[], byt
     private final SinkConnectorConfig config;
     private final ConnectorTaskId id;
     private final Columns columns = new Columns();
+    // Guarded by `sent`, never by `this`: the thread that reads the connection must not wait for one that writes to it.
     private final ArrayDeque<CompletableFuture<RecordMetadata>> sent = new ArrayDeque<>();
     private int first = 1; // the number of the oldest record in `sent`
 
@@ -42,10 +43,14 @@ final class DeadLetterSender implements ErrorReporter<ConsumerRecord<byte[], byt
         if (config.isDlqContextHeadersEnabled()) addContext(context);
         columns.add(config.dlqTopicName(), null, record.timestamp(), record.key(), record.value());
         CompletableFuture<RecordMetadata> written = new CompletableFuture<>();
-        sent.add(written);
+        int number;
+        synchronized (sent) {
+            sent.add(written);
+            number = first + sent.size() - 1;
+        }
         try {
             Map<String, Object> meta = Map.of("topics", columns.topics(), "offsets", List.of(), "more", false);
-            connection.write(columns.frame(first + sent.size() - 1, Connection.MAPPER.writeValueAsBytes(meta), false));
+            connection.write(columns.frame(number, Connection.MAPPER.writeValueAsBytes(meta), false));
         } catch (IOException e) {
             throw new ConnectException("The worker no longer accepts records for the dead letter queue", e);
         } finally {
@@ -80,7 +85,7 @@ final class DeadLetterSender implements ErrorReporter<ConsumerRecord<byte[], byt
     void written(int upTo) {
         while (true) {
             CompletableFuture<RecordMetadata> done;
-            synchronized (this) {
+            synchronized (sent) {
                 if (first > upTo || sent.isEmpty()) return;
                 first++;
                 done = sent.poll();
@@ -90,9 +95,11 @@ final class DeadLetterSender implements ErrorReporter<ConsumerRecord<byte[], byt
     }
 
     /** The worker is gone and writes nothing more: fails all that wait for it. */
-    synchronized void giveUp() {
-        for (CompletableFuture<RecordMetadata> waiting : sent)
-            waiting.completeExceptionally(new ConnectException("The worker has closed its connection to the task"));
-        sent.clear();
+    void giveUp() {
+        synchronized (sent) {
+            for (CompletableFuture<RecordMetadata> waiting : sent)
+                waiting.completeExceptionally(new ConnectException("The worker has closed its connection to the task"));
+            sent.clear();
+        }
     }
 }

@@ -167,23 +167,27 @@ final class SinkSession extends Session implements SinkContext.Source {
             nextCommit = now() + flushMs;
         }
         settle();
+        if (busy()) tick();
         if (places.all().isEmpty()) nextPut = nextCommit;
         else if (mayPut()) put();
         return true;
     }
 
     /** Waits for the worker's next command; null if there is something else to do. */
-    private synchronized Connection.Message await() throws IOException, InterruptedException {
+    private synchronized Connection.Message await() throws InterruptedException {
         while (!gone && commands.isEmpty()) {
             if (timeout > 0) nextPut = Math.min(nextPut, now() + timeout);
             timeout = -1;
             long wait = Math.min(nextCommit, nextPut) - now();
             if (commitRequested || wait <= 0 || mayPut()) return null;
-            boolean busy = batch != null || frame != null || !frames.isEmpty();
-            wait(busy ? Math.min(wait, TICK_MS) : wait);
-            if (busy) tick();
+            wait(busy() ? Math.min(wait, TICK_MS) : wait);
+            if (busy()) break; // for a tick, without this lock: the thread that reads must not wait for one that writes
         }
         return commands.poll();
+    }
+
+    private synchronized boolean busy() {
+        return batch != null || frame != null || !frames.isEmpty();
     }
 
     private synchronized boolean mayPut() {
