@@ -189,13 +189,14 @@ class Turn:
         return store.contains(name) and not (isinstance(item, ConnectorTaskId) and item.task >= store.task_count(name))
 
     def status(self, item: ItemId, state: State, trace: str | None = None, version: str | None = None,
-               *, disowned: bool = False) -> None:
+               *, disowned: bool = False, first: bool = False) -> None:
         """Writes a status as Kafka Connect does: UNASSIGNED and FAILED only if that is safe. `disowned`: as a worker
-        outside the group.
+        outside the group. `first`: the outcome of a start by a member, which is written even if generations have begun
+        again since another worker's status.
         """
         if self.state.status_writes is StatusWrites.SUSPENDED:
             return
-        safe = state in (State.UNASSIGNED, State.FAILED)
+        safe = state in (State.UNASSIGNED, State.FAILED) and not (first and self.state.membership is not None)
         generation = NO_GENERATION if disowned else self.state.generation
         healed = self.state.healed.get(item) if state is not State.UNASSIGNED else None
         slot = self.state.slots.get(item)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from actors.assignment.protocol import Assignment, AssignmentError, Membership, Protocol
+from actors.assignment.protocol import Allocation, Assignment, AssignmentError, Membership, Protocol
 from actors.herder import core, events
 from actors.herder.effects import AskTaskConfigs, Reply
 from actors.herder.standing import Joining, Phase
@@ -23,6 +23,7 @@ from actors.messages.correlation_ids import OpId, RequestId
 from actors.messages.events import ConfigOpDone, Joined, JoinPreparing, TaskReconfigurationRequested
 from actors.messages.requests import HealthCheck, PutConnector, SetTargetState, StopConnectorRequest
 from actors.stores.config_writes import plan
+from storage.config.state import ClusterConfigState
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
 from storage.status.state import StatusState
@@ -237,6 +238,37 @@ def test_a_worker_that_kept_running_outside_the_group_repeats_its_statuses() -> 
     _, effects = step(out, Joined(membership(9, leader=False, offset=out.config.offset)))
     said = {(e.status.id, e.status.state) for e in effects if isinstance(e, PutStatus)}
     assert said == {(C, State.RUNNING), (T, State.RUNNING)}
+
+
+def test_what_fails_at_its_start_is_failed_although_generations_have_begun_again() -> None:
+    """The last status is another worker's, from a later generation of a group that no longer exists."""
+    world = World(1, seed=1)
+    world.settle()
+    world.ask("w0", PutConnector(C, {"v": "1"}, replace=False))
+    world.settle()
+    before = world.said()
+    assert {status.state for status in before.values()} == {State.RUNNING}
+    world.crash("w0")
+    world.restart_broker(forgets=True)
+    world.chances["start"] = 1.0
+    world.add("w1")
+    world.settle()
+    assert world.broker.generation < min(status.generation for status in before.values())
+    said = [(status.state, status.worker_id) for status in world.said().values()]
+    assert said == [(State.FAILED, "w1")] * len(before)
+    world.check_at_rest()
+
+
+def test_what_has_no_configuration_is_failed_although_generations_have_begun_again() -> None:
+    state = running().nodes["w0"].state
+    empty = ClusterConfigState(offset=state.config.offset)
+    joined = membership(1, leader=False, offset=empty.offset)
+    assigned = replace(joined, assignment=replace(joined.assignment, assigned=Allocation((C,))))
+    new = replace(state, standing=Joining(), slots={}, allocation=Allocation(), announced=Allocation(), config=empty,
+                  store=empty)
+    _, effects = step(new, Joined(assigned))
+    assert [(e.status.id, e.status.state, e.safe) for e in effects if isinstance(e, PutStatus)] == [
+        (C, State.FAILED, False)]
 
 
 def test_a_request_is_answered_once_when_the_worker_ends_during_a_write() -> None:
