@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from actors.herder.effects import Effect, Log, Reply, SetTimer, Timer, TimerKey
+from actors.herder.patch_state import Patched
 from actors.herder.standing import (
     NO_GENERATION,
     Halting,
@@ -131,7 +132,7 @@ class Turn:
         if request_id is not None:
             self.effects.append(Reply(request_id, value, error))
 
-    def enqueue(self, request_id: RequestId | None, request: Request | OwnRequest, delay_ms: int = 0,
+    def enqueue(self, request_id: RequestId | None, request: Request | Patched | OwnRequest, delay_ms: int = 0,
                 until_ms: int | None = None) -> None:
         """Adds a request to the queue."""
         queue = list(self.state.queue)
