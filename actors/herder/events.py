@@ -44,7 +44,7 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """The plugin's validation of a PutConnector has finished. `error`: why it failed."""
+    """The plugin's validation of a PutConnector or of a merged patch has finished. `error`: why it failed."""
 
     request_id: RequestId
     error: Exception | None = None

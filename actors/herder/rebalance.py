@@ -33,7 +33,7 @@ from actors.herder.turn import Turn
 from actors.messages.commands import JoinGroup, LeaveGroup, ReadConfigToEnd, RequestRejoin
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
 
-FAILED_REBALANCE_MS = 500
+FAILED_REBALANCE_MS = 500  # longer than the leader may read the config topic
 UNSYNC_RETRIES = 5  # cooperative: the number of short waits before the worker releases its work
 
 
@@ -194,6 +194,8 @@ def _leave_and_back_off(turn: Turn, error: Exception) -> None:
         delay = min(settings.scheduled_delay_max_ms // 10 // UNSYNC_RETRIES, settings.unsync_backoff_ms)
     turn.log("WARNING", f"Could not read the config topic to its end ({error}); leaving the group and trying again in "
                         f"{delay} ms. If it only takes too long, raise worker.sync.timeout.ms")
+    if turn.state.is_leader:
+        _give_up(turn)  # only a leader knows what others hold, so the next one assigns it at once
     turn.enter(Out())
     if delay + UNSYNC_RETRIES * 2 * retry_ms(turn) >= settings.scheduled_delay_max_ms:
         _give_up(turn)  # the leader would not hold the work for this long
@@ -286,10 +288,12 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
 
 
 def _await_leader(turn: Turn, member: Member) -> None:
-    """Waits until the leader has read the topic and starts another rebalance; an earlier rebalance would fail again."""
+    """Waits until the leader has read the topic and starts another rebalance, or leaves because it cannot read it; an
+    earlier rebalance would fail again, and have the leader begin anew.
+    """
     turn.enter(Joining(member))
     turn.stage("ensuring membership in the cluster")
-    turn.timer((Timer.FAILED_REBALANCE, ""), turn.now + FAILED_REBALANCE_MS)
+    turn.timer((Timer.FAILED_REBALANCE, ""), turn.now + turn.state.settings.sync_timeout_ms + FAILED_REBALANCE_MS)
 
 
 def on_failed_rebalance(turn: Turn, _: TimerFired) -> None:

@@ -22,6 +22,7 @@ from actors.herder import dead_letters, limits, request_signatures, restarts, ta
 from actors.herder.effects import Delegate, Validate
 from actors.herder.events import RequestReceived, TimerFired, Validated
 from actors.herder.fencing_state import RecordFencing
+from actors.herder.patch_state import Patched
 from actors.herder.standing import Phase
 from actors.herder.state import AnswerWith, OffsetsRead, OwnRequest, Publish, Queued, Reconfigure, Restart, WriteNext
 from actors.herder.turn import Turn
@@ -79,7 +80,7 @@ def on_request(turn: Turn, event: RequestReceived) -> None:
         turn.reply(event.request_id, error=defect)
 
 
-def follows_rebalance(request: Request | OwnRequest) -> bool:
+def follows_rebalance(request: Request | Patched | OwnRequest) -> bool:
     """Whether a request waits for a rebalance that is postponed (config_changes.py): until then, tasks with former
     configs may run.
     """
@@ -103,12 +104,8 @@ def on_received(turn: Turn, request_id: RequestId, request: Request, until_ms: i
         case ValidateConfig() | GetOffsets():
             turn.emit(Delegate(request_id, request))
         case PutConnector(name, config):
-            if _refused(turn, request_id, limits.name_refusal(name)):
-                return
-            # Plugin code may take long or hang, so the queue does not wait for it.
-            queued = Queued(turn.now, turn.next_number(), request_id, request, until_ms)
-            turn.state = replace(turn.state, validating={**turn.state.validating, request_id: queued})
-            turn.emit(Validate(request_id, config))
+            if not _refused(turn, request_id, limits.name_refusal(name)):
+                _validate(turn, request_id, request, config, until_ms)
         case VerifyTaskStart():
             zombie_fencing.verify(turn, request_id, request)
         case SetTargetState(connector, state):
@@ -117,8 +114,16 @@ def on_received(turn: Turn, request_id: RequestId, request: Request, until_ms: i
             turn.enqueue(request_id, request, until_ms=until_ms)
 
 
+def _validate(turn: Turn, request_id: RequestId, request: PutConnector | Patched, config: Config,
+              until_ms: int | None) -> None:
+    # Plugin code may take long or hang, so the queue does not wait for it.
+    queued = Queued(turn.now, turn.next_number(), request_id, request, until_ms)
+    turn.state = replace(turn.state, validating={**turn.state.validating, request_id: queued})
+    turn.emit(Validate(request_id, config))
+
+
 def on_validated(turn: Turn, event: Validated) -> None:
-    """Queues a PutConnector that is valid, or refuses it."""
+    """Queues a PutConnector or a merged patch that is valid, or refuses it."""
     request_id = event.request_id
     queued = turn.state.validating.get(request_id)
     if queued is None:
@@ -144,6 +149,8 @@ def run(turn: Turn, queued: Queued) -> None:
         zombie_fencing.check(turn, queued.request)
     elif isinstance(queued.request, PatchConnector) and request_id is not None:
         _patch(turn, request_id, queued.request, queued.until_ms)
+    elif isinstance(queued.request, Patched) and request_id is not None:
+        _put_patched(turn, request_id, queued.request, queued.until_ms)
     elif request_id is not None:
         _HANDLERS[type(queued.request)](turn, request_id, queued.request)
 
@@ -216,12 +223,21 @@ def _put(turn: Turn, request_id: RequestId, request: PutConnector) -> None:
 
 def _patch(turn: Turn, request_id: RequestId, request: PatchConnector, until_ms: int | None) -> None:
     name = request.connector
-    refusal = _not_leader(turn) or _not_found(turn, name, "Connector {} not found")
+    refusal = _not_leader(turn) or _not_found(turn, name, "Connector {} not found") or limits.name_refusal(name)
     if _refused(turn, request_id, refusal):
         return
-    merged = {**as_put(turn.state.config.connector_configs[name]), **request.patch}
+    base = turn.state.config.connector_configs[name]
+    merged = {**as_put(base), **request.patch}
     config = stored({k: v for k, v in merged.items() if v is not None})
-    on_received(turn, request_id, PutConnector(name, config, replace=True), until_ms)
+    _validate(turn, request_id, Patched(request, base, config), config, until_ms)
+
+
+def _put_patched(turn: Turn, request_id: RequestId, patched: Patched, until_ms: int | None) -> None:
+    name = patched.request.connector
+    if turn.state.config.connector_configs.get(name) == patched.base:
+        _put(turn, request_id, PutConnector(name, patched.config, replace=True))
+    else:  # changed or removed during the validation, which this patch must not undo
+        _patch(turn, request_id, patched.request, until_ms)
 
 
 def _delete(turn: Turn, request_id: RequestId, request: DeleteConnector) -> None:

@@ -21,6 +21,7 @@ from actors.herder.fencing_state import (
     RestartRead,
     StartVerified,
 )
+from actors.herder.patch_state import Patched
 from actors.herder.standing import (
     NO_GENERATION,
     Absence,
@@ -144,7 +145,7 @@ class Queued:
     at_ms: int
     seq: int
     request_id: RequestId | None = field(compare=False)
-    request: Request | OwnRequest = field(compare=False)
+    request: Request | Patched | OwnRequest = field(compare=False)
     until_ms: int | None = field(default=None, compare=False)
 
 
@@ -389,7 +390,7 @@ class HerderState:
         """Whether an op with this continuation is in progress."""
         return then in self.ops.values()
 
-    def own_requests(self) -> list[Request | OwnRequest]:
+    def own_requests(self) -> list[Request | Patched | OwnRequest]:
         """The herder's own requests in the queue."""
         return [queued.request for queued in self.queue if queued.request_id is None]
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from actors.herder.effects import Effect, Log, Reply, SetTimer, Timer, TimerKey
+from actors.herder.patch_state import Patched
 from actors.herder.standing import (
     NO_GENERATION,
     Halting,
@@ -131,7 +132,7 @@ class Turn:
         if request_id is not None:
             self.effects.append(Reply(request_id, value, error))
 
-    def enqueue(self, request_id: RequestId | None, request: Request | OwnRequest, delay_ms: int = 0,
+    def enqueue(self, request_id: RequestId | None, request: Request | Patched | OwnRequest, delay_ms: int = 0,
                 until_ms: int | None = None) -> None:
         """Adds a request to the queue."""
         queue = list(self.state.queue)
@@ -189,13 +190,14 @@ class Turn:
         return store.contains(name) and not (isinstance(item, ConnectorTaskId) and item.task >= store.task_count(name))
 
     def status(self, item: ItemId, state: State, trace: str | None = None, version: str | None = None,
-               *, disowned: bool = False) -> None:
+               *, disowned: bool = False, first: bool = False) -> None:
         """Writes a status as Kafka Connect does: UNASSIGNED and FAILED only if that is safe. `disowned`: as a worker
-        outside the group.
+        outside the group. `first`: the outcome of a start by a member, which is written even if generations have begun
+        again since another worker's status.
         """
         if self.state.status_writes is StatusWrites.SUSPENDED:
             return
-        safe = state in (State.UNASSIGNED, State.FAILED)
+        safe = state in (State.UNASSIGNED, State.FAILED) and not (first and self.state.membership is not None)
         generation = NO_GENERATION if disowned else self.state.generation
         healed = self.state.healed.get(item) if state is not State.UNASSIGNED else None
         slot = self.state.slots.get(item)

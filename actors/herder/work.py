@@ -45,7 +45,7 @@ def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (),
     task_config = config.task_configs.get(item) if isinstance(item, ConnectorTaskId) else None
     if target is None or connector_config is None or (is_task(item) and task_config is None):
         error = ConnectError(f"{item} has no configuration in the config topic; it cannot run until it is reconfigured")
-        turn.status(item, State.FAILED, str(error))
+        turn.status(item, State.FAILED, str(error), first=True)
         for request_id in waiting:
             turn.reply(request_id, error=error)
         return
@@ -171,7 +171,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
                                 permanent=report.permanent, stalled=stalled))
     if report.state is State.FAILED and not slot.stopping:
         healing.on_failed(turn, item)
-    turn.status(item, report.state, report.trace, report.version)
+    turn.status(item, report.state, report.trace, report.version, first=slot.state is None and not slot.stopping)
     # As in Kafka Connect, where only the creation of a task belongs to the request to restart it.
     failed = report.state is State.FAILED and not (isinstance(report, TaskStateReported) and report.created)
     for request_id in () if slot.stopping else slot.waiting:

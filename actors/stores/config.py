@@ -153,6 +153,7 @@ class ConfigStoreActor(LogActor):
             self._tell(ConfigOpDone(op))
             return
         number = self._add(_Work(self._answer_to(op)), 2 * WRITE_TIMEOUT_MS)
+        self._writer.release()  # the herder holds no claim: another leader may have fenced what is left of the last one
         self._writer.claim().add_done_callback(self._ended(number))
 
     def _begin(self, work: _Work) -> None:

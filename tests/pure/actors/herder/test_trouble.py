@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from actors.assignment.protocol import Assignment, AssignmentError, Membership, Protocol
+from actors.assignment.protocol import Allocation, Assignment, AssignmentError, Membership, Protocol
 from actors.herder import core, events
 from actors.herder.effects import AskTaskConfigs, Reply
 from actors.herder.standing import Joining, Phase
@@ -21,8 +21,9 @@ from actors.messages.commands import (
 )
 from actors.messages.correlation_ids import OpId, RequestId
 from actors.messages.events import ConfigOpDone, Joined, JoinPreparing, TaskReconfigurationRequested
-from actors.messages.requests import HealthCheck, PutConnector, StopConnectorRequest
+from actors.messages.requests import HealthCheck, PutConnector, SetTargetState, StopConnectorRequest
 from actors.stores.config_writes import plan
+from storage.config.state import ClusterConfigState
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
 from storage.status.state import StatusState
@@ -75,29 +76,56 @@ def test_a_member_that_left_gets_no_earlier_messages() -> None:
     assert (node.state.phase, effects) == (Phase.JOINING, [JoinGroup()])
 
 
+@pytest.mark.parametrize("leads", [False, True])
 @pytest.mark.parametrize("max_delay_ms", [0, 100_000])
-def test_work_of_a_worker_that_cannot_read_the_config_topic_is_taken_over(max_delay_ms: int) -> None:
-    """The leader keeps it for the scheduled delay; by then it has stopped. Later the worker comes back by itself."""
+def test_work_of_a_worker_that_cannot_read_the_config_topic_is_taken_over(max_delay_ms: int, *, leads: bool) -> None:
+    """The leader keeps a follower's for the scheduled delay; by then it has stopped. A new leader knows nothing of the
+    work of the former one, which has to stop before it leaves. Later the worker comes back by itself.
+    """
     world = World(2, max_delay_ms=max_delay_ms)
     world.settle()
     for n in range(2):
         world.ask("w0", PutConnector(ConnectorName(f"c{n}"), {}, replace=False))
         world.settle()
     world.check_at_rest()
-    cut_off = next(node for node in world.nodes.values() if node.name != world.leader)
+    cut_off, other = sorted(world.nodes.values(), key=lambda node: (node.name == world.leader) is not leads)
     assert cut_off.running
     cut_off.configs.held = True
-    world.ask(world.leader, PutConnector(ConnectorName("late"), {}, replace=False))
+    if leads:
+        world.ask(other.name, SetTargetState(ConnectorName("c0"), TargetState.PAUSED))
+        while world.step():
+            pass
+        world.lose_coordinator(other.name)
+    else:
+        world.ask(other.name, PutConnector(ConnectorName("late"), {}, replace=False))
     until = world.now + 2 * max_delay_ms + 30_000
-    while world.now < until:
-        assert world.step() or world.tick()
+    while world.now < until and (world.step() or world.tick()):
+        assert all(len(workers) == 1 for workers in world.where().values()), world.story()
+    assert world.now >= until
     assert cut_off.state.phase is Phase.OUT
     assert not cut_off.running
-    assert len(world.nodes[world.leader].running) == 3 * (1 + world.tasks)
+    assert len(other.running) == len(world.config.connectors()) * (1 + world.tasks)
     cut_off.configs.held = False
     world.settle()
     world.check_at_rest()
     assert len(cut_off.running) >= 3
+
+
+def test_followers_let_a_leader_that_cannot_read_the_config_topic_leave() -> None:
+    """If they requested another rebalance before, its read would begin again, and never fail."""
+    world = running(2)
+    leader = world.nodes[world.leader]
+    other = next(node for node in world.nodes.values() if node is not leader)
+    leader.configs.held = True
+    world.ask(other.name, SetTargetState(C, TargetState.PAUSED))
+    while world.step():
+        pass
+    world.lose_coordinator(other.name)
+    until, generation = world.now + leader.state.settings.sync_timeout_ms, world.broker.generation
+    while world.step() or world.tick(until):
+        pass
+    assert (leader.state.phase, other.state.phase) == (Phase.OUT, Phase.RESOLVED)
+    assert world.broker.generation == generation + 2  # the one that failed, and the one without the leader
 
 
 def test_task_configs_do_not_slip_between_the_two_writes_of_a_stop() -> None:
@@ -189,7 +217,7 @@ def test_a_follower_of_a_failed_rebalance_waits_for_the_leader() -> None:
     state, effects = step(node.state, Joined(membership(9, leader=False, failed=True)), now=1000)
     assert state.phase is Phase.JOINING
     assert not [e for e in effects if isinstance(e, RequestRejoin)]
-    state, effects = step(state, events.TimerFired(("failed rebalance", "")), now=1500)
+    state, effects = step(state, events.TimerFired(("failed rebalance", "")), now=4500)
     assert [type(e) for e in effects] == [RequestRejoin]
 
 
@@ -210,6 +238,37 @@ def test_a_worker_that_kept_running_outside_the_group_repeats_its_statuses() -> 
     _, effects = step(out, Joined(membership(9, leader=False, offset=out.config.offset)))
     said = {(e.status.id, e.status.state) for e in effects if isinstance(e, PutStatus)}
     assert said == {(C, State.RUNNING), (T, State.RUNNING)}
+
+
+def test_what_fails_at_its_start_is_failed_although_generations_have_begun_again() -> None:
+    """The last status is another worker's, from a later generation of a group that no longer exists."""
+    world = World(1, seed=1)
+    world.settle()
+    world.ask("w0", PutConnector(C, {"v": "1"}, replace=False))
+    world.settle()
+    before = world.said()
+    assert {status.state for status in before.values()} == {State.RUNNING}
+    world.crash("w0")
+    world.restart_broker(forgets=True)
+    world.chances["start"] = 1.0
+    world.add("w1")
+    world.settle()
+    assert world.broker.generation < min(status.generation for status in before.values())
+    said = [(status.state, status.worker_id) for status in world.said().values()]
+    assert said == [(State.FAILED, "w1")] * len(before)
+    world.check_at_rest()
+
+
+def test_what_has_no_configuration_is_failed_although_generations_have_begun_again() -> None:
+    state = running().nodes["w0"].state
+    empty = ClusterConfigState(offset=state.config.offset)
+    joined = membership(1, leader=False, offset=empty.offset)
+    assigned = replace(joined, assignment=replace(joined.assignment, assigned=Allocation((C,))))
+    new = replace(state, standing=Joining(), slots={}, allocation=Allocation(), announced=Allocation(), config=empty,
+                  store=empty)
+    _, effects = step(new, Joined(assigned))
+    assert [(e.status.id, e.status.state, e.safe) for e in effects if isinstance(e, PutStatus)] == [
+        (C, State.FAILED, False)]
 
 
 def test_a_request_is_answered_once_when_the_worker_ends_during_a_write() -> None:

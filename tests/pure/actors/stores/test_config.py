@@ -240,6 +240,16 @@ def test_privileged_writes_need_a_claim(rig: Rig, topic: MemoryTopic) -> None:
     wait_until(lambda: view.config.task_count_records == {A: 3})
 
 
+def test_a_worker_that_leads_again_may_write_at_once(rig: Rig, topic: MemoryTopic) -> None:
+    """Another leader has fenced its first claim meanwhile, which it could only learn from a write."""
+    refs = [rig.config_store(MemoryTopicLog(topic), MemoryPrivilegedWriter(topic, "leader"))[0] for _ in range(2)]
+    for leader in (refs[0], refs[1], refs[0]):
+        op = rig.op()
+        leader.tell(ClaimWritePrivileges(op))
+        assert rig.done(op).error is None
+    assert rig.write(refs[0], PutConnectorConfig(A, {})).error is None
+
+
 def test_without_exactly_once_a_claim_succeeds_at_once(rig: Rig, topic: MemoryTopic) -> None:
     ref, _ = rig.config_store(MemoryTopicLog(topic))
     op = rig.op()
