@@ -12,6 +12,8 @@ import numpy as np
 
 from spark_tasks.arrays.jit import kernel as jit
 
+_MAX_KEYS, _MAX_LENGTH, _MAX_KEY = 64, 4096, 128  # of what is cached: names are few and short, but keys may be data
+
 
 @lru_cache(maxsize=10_000)
 def string_hash(text: str) -> int:
@@ -44,14 +46,21 @@ def hash_order(keys: Iterable[str], capacity: int = 16) -> list[str]:
     """Returns the iteration order of a new table of `capacity` buckets into which `keys` are put in this order. Ignores
     tree bins, which need eight keys in one bucket of a table of 64.
     """
-    return list(_ordered(tuple(keys), capacity))
+    names = tuple(keys)
+    few = len(names) <= _MAX_KEYS and len("".join(names)) <= _MAX_LENGTH
+    return list((_ordered if few else _ordered.__wrapped__)(names, capacity))
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=1000)
 def _ordered(keys: tuple[str, ...], capacity: int) -> tuple[str, ...]:
     distinct = dict.fromkeys(keys)
     mask = table_size(len(distinct), capacity) - 1
-    return tuple(sorted(distinct, key=lambda key: (string_hash(key) ^ (string_hash(key) >> 16)) & mask))
+    return tuple(sorted(distinct, key=lambda key: _spread(key) & mask))
+
+
+def _spread(key: str) -> int:
+    hashed = (string_hash if len(key) <= _MAX_KEY else string_hash.__wrapped__)(key)
+    return hashed ^ (hashed >> 16)
 
 
 def copied(keys: Sequence[str], *added: str) -> list[str]:

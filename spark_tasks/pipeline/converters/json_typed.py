@@ -6,7 +6,7 @@ It coerces silently where Jackson's accessors do: the text "x" read as an int is
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -29,6 +29,7 @@ from spark_tasks.pipeline.converters.times import check_times
 
 _NODES = {INT: "NUMBER", FLOAT: "NUMBER", STRING: "STRING", ESCAPED: "STRING", OBJECT: "OBJECT", ARRAY: "ARRAY"}
 _BAD_DECIMAL = "Invalid bytes for Decimal field"
+_BETWEEN_UNITS = re.compile(r"[\0- ]+|(?<==)(?!=)")
 _INTEGERS: dict[Type, Any] = {Type.INT8: np.int8, Type.INT16: np.int16, Type.INT32: np.int32, Type.INT64: np.int64}
 
 
@@ -134,8 +135,8 @@ class TypedReader:
         found: list[bytes | None] = []
         for row, text in enumerate(self._strings(schema, tokens).to_pylist()):
             try:
-                found.append(None if text is None else base64.b64decode(text, validate=True))
-            except binascii.Error as error:
+                found.append(None if text is None else _from_base64(text))
+            except ValueError as error:
                 raise BadRowError(row, f"Invalid bytes field: {error}", "Invalid bytes field") from None
         return pa.array(found, pa.binary())
 
@@ -220,7 +221,7 @@ class TypedReader:
             try:
                 value = Decimal(number) if text is None else _unscaled(text, schema.scale)
                 found.append(fitting_decimal(value, kind))
-            except (binascii.Error, ValueError) as error:
+            except ValueError as error:
                 raise BadRowError(row, f"Invalid value for Decimal field: {error}", _BAD_DECIMAL) from None
         return pa.array(found, kind)
 
@@ -302,8 +303,24 @@ def _truncated(text: str) -> int:
 
 def _unscaled(text: str, scale: int) -> Decimal:
     """Returns the decimal with these bytes in Base64. Raises ValueError."""
-    content = base64.b64decode(text, validate=True)
+    content = _from_base64(text)
     number = int.from_bytes(content, "big", signed=True)
     if not content or number.bit_length() > MAX_DECIMAL_BITS:
         raise ValueError("it is empty" if not content else "it has more than 76 digits")
     return Decimal(number).scaleb(-scale, EXACT)
+
+
+def _from_base64(text: str) -> bytes:
+    """Decodes Base64 as Jackson does: white space may stand between units of four characters, but not within one, and
+    each unit may end with padding, not only the last one. Raises ValueError.
+    """
+    try:
+        return _units(text)
+    except ValueError:
+        return b"".join(_units(part) for part in _BETWEEN_UNITS.split(text))
+
+
+def _units(text: str) -> bytes:
+    if len(text) % 4 or text.endswith("==="):  # Python ignores such padding
+        raise ValueError("its length is not a multiple of four, or its padding is wrong")
+    return base64.b64decode(text, validate=True)

@@ -12,8 +12,9 @@ from typing_extensions import override
 from spark_tasks.config.definition import ConfigDef, ConfigKey
 from spark_tasks.config.definition import Type as ConfigType
 from spark_tasks.data.columns import ABSENT_KEY, is_json, metadata_of
-from spark_tasks.data.schema import Field, Schema, Type
+from spark_tasks.data.schema import Field, Schema, Type, default_json
 from spark_tasks.errors import DataError
+from spark_tasks.java.json import java_json
 from spark_tasks.pipeline.converters.base import schema_of
 from spark_tasks.pipeline.java_values import (
     Struct,
@@ -86,15 +87,20 @@ class Flatten(FieldTransform):
     def _changed_schema(self, schema: Schema) -> Schema:
         fields: list[Field] = []
         fields_of(schema)
-        self._schemas(schema, "", schema.optional, fields)
+        self._schemas(schema, "", schema.optional, _default(schema), fields)
         return basics(schema, Type.STRUCT, fields)
 
-    def _schemas(self, schema: Schema, prefix: str, optional: bool, fields: list[Field]) -> None:
+    def _schemas(
+        self, schema: Schema, prefix: str, optional: bool, default: Mapping[str, Any], fields: list[Field]
+    ) -> None:
+        """Adds the fields of a struct to `fields`. Those without a default of their own get it from the struct's."""
         for field in schema.fields:
             name, inner = self._name(prefix, field.name), field.schema
             loose = optional or inner.optional
+            if inner.default is None and default.get(field.name) is not None:
+                inner = replace(inner, default=java_json(default[field.name]))
             if inner.type is Type.STRUCT:
-                self._schemas(inner, name, loose, fields)
+                self._schemas(inner, name, loose, _default(inner), fields)
             elif inner.type is Type.MAP:
                 distinct(fields)  # Java's builder rejects a duplicate name first
                 raise DataError(f"Flatten transformation does not support MAP for record with schemas (for field "
@@ -139,6 +145,10 @@ class Flatten(FieldTransform):
                 raise NotInColumnsError  # which of two keys with the same name counts depends on the record
             else:
                 children[name], fields[name] = child, its
+
+
+def _default(schema: Schema) -> Mapping[str, Any]:
+    return default_json(schema) or {}
 
 
 FlattenKey = for_key(Flatten)
