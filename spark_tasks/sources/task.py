@@ -282,7 +282,8 @@ class SourceTask(TaskRunner):
         self._delivery.check()
         if self._cancelled:  # the plugin's code has taken long; another task may have written newer offsets
             raise ConnectError(f"{self._context.id} was cancelled")
-        self._delivery.begin_commit(offsets)  # before the plugin plans the next batch, which may take long
+        with self._metrics.committing():
+            self._delivery.begin_commit(offsets)  # before the plugin plans the next batch, which may take long
         error: Exception | None = None
         if more and self._delivery.overlaps and not (self._paused or self._replays.running):
             try:

@@ -116,11 +116,11 @@ def test_a_failing_plan_fails_the_task(rig: SourceRig) -> None:
 def test_offsets_that_cannot_be_written_fail_the_task_and_the_batch_is_repeated(rig: SourceRig) -> None:
     rig.make_topic(1)
     rig.limit(10)
-    write, rig.offsets.write = rig.offsets.write, _refuse
+    write, rig.offsets.begin_write = rig.offsets.begin_write, _refuse
     error = rig.start().await_error()
     assert str(error) == "the offsets topic is gone"
     assert rig.metrics.commits == {"done": 0, "failed": 1, "skipped": 0}
-    rig.offsets.write = write
+    rig.offsets.begin_write = write
     rig.start().await_records(10)
     assert rig.records() == {0: numbers(10) * 2}, "at least once"
 
@@ -142,12 +142,12 @@ def test_offsets_that_cannot_be_written_for_a_while_are_written_later_without_th
         refusals.append(None)
         raise RetriableError("the offsets topic has no leader")
 
-    write, rig.offsets.write = rig.offsets.write, refuse
+    write, rig.offsets.begin_write = rig.offsets.begin_write, refuse
     loop = rig.start()
     wait_until(lambda: len(refusals) > 2, 60, "some attempts")
     assert rig.offsets.written == []
     assert len(rig.values()) <= 2000, "one batch, and perhaps the next one, which ran meanwhile"
-    rig.offsets.write = write
+    rig.offsets.begin_write = write
     if close:
         loop.stop()
     wait_until(lambda: rig.offsets.written, 30, "the offsets")
