@@ -205,7 +205,6 @@ class SourceTask(TaskRunner):
             self._settle(finish=False)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
-        self._retry_state.succeeded()
         pause = max(self._idling.idle_ms, SIMPLE_IDLE_MS if self._reading.simple else 0)
         self._idle_tasks.add(self._context.id)
         self._idling = self._idling.next(self._idle_tasks.shared_pause_ms)

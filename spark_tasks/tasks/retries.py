@@ -88,7 +88,7 @@ class RetryState:
         self._metrics = metrics or TaskMetrics()
         self._limits = limits or RetryLimits()
         self._retries = Retries()
-        self._since: float | None = None  # when the outage of a stage began
+        self._since: float | None = None  # the first outage of a stage since the last success
         self._until = 0.0
 
     @property
@@ -107,9 +107,9 @@ class RetryState:
         if retries is None:
             raise error
         now = time.monotonic()
-        self._since = (self._since or now) if isinstance(error, StageOutageError) else None
         wait_ms = retries.wait_ms
-        if self._limits.timeout_ms and self._since is not None:
+        if self._limits.timeout_ms and isinstance(error, StageOutageError):
+            self._since = self._since or now
             limited = self._limits.wait_ms(retries.failures, (now - self._since) * 1000, random.random())  # noqa: S311
             if limited is None:
                 raise ToleranceExceededError(f"Tolerance exceeded in error handler: {error}") from error

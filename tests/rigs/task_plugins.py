@@ -109,8 +109,6 @@ class NumbersReader(DataSourceStreamReader):  # type: ignore[misc]
     def latestOffset(self, start: dict[str, Any], limit: ReadMaxRows) -> dict[str, Any]:  # noqa: N802
         if self.options.get("fail.latest"):
             raise ConnectError(self.options["fail.latest"])
-        if (self.folder.path / "away").exists():
-            raise RetriableError("the source is away")
         last = int((self.folder.path / "limit").read_text())
         return {stream: min(max(at, last), at + limit.max_rows) for stream, at in start.items()}
 

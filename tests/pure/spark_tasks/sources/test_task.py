@@ -16,6 +16,8 @@ from spark_tasks.sources.delivery import AtLeastOnce, Delivery, Lane
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.split import SourceResult
 from spark_tasks.sources.task import SourceTask
+from spark_tasks.spark.context import ExecutorEndedError
+from spark_tasks.tasks import retries
 from tests.rigs.support import wait_until
 from tests.rigs.task_plugins import NumbersConnector, NumbersReader
 from tests.rigs.tasks import MemoryOffsets, context_of
@@ -254,15 +256,15 @@ def test_a_transaction_that_was_given_up_is_aborted_before_the_next_attempt(tmp_
     task.close()
 
 
-def test_failures_count_from_the_last_time_that_a_source_had_nothing_new(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_reader_that_has_nothing_new_at_times_does_not_hide_that_its_batch_ends_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    latest, planned = NumbersReader.latestOffset, []
+    """Such a batch is repeated a few times only."""
+    latest, asked = NumbersReader.latestOffset, [0]
 
-    def observed(reader: NumbersReader, *arguments: Any) -> Any:
-        found = latest(reader, *arguments)
-        planned.append(found)
-        return found
+    def throttled(reader: NumbersReader, start: dict[str, Any], limit: Any) -> Any:
+        asked[0] += 1
+        return start if asked[0] % 2 else latest(reader, start, limit)
 
     class Quiet(Idle):
         due_ms = None
@@ -270,16 +272,16 @@ def test_failures_count_from_the_last_time_that_a_source_had_nothing_new(
         def settle(self, *, finish: bool) -> bool:  # noqa: ARG002
             return False
 
-    monkeypatch.setattr(NumbersReader, "latestOffset", observed)
-    away = tmp_path / "away"
-    task = task_of(tmp_path, Engine(), Quiet())
-    (tmp_path / "limit").write_text("0")
+    class Ending(Engine):
+        def submit(self, _task: str, _splits: Sequence[Any]) -> Future[list[Any]]:
+            future: Future[list[Any]] = Future()
+            future.set_exception(ExecutorEndedError("the process ended"))
+            return future
+
+    monkeypatch.setattr(NumbersReader, "latestOffset", throttled)
+    monkeypatch.setattr(retries, "FIRST_WAIT_MS", 1)
+    task = task_of(tmp_path, Ending(), Quiet())
     task.start()
-    for _ in range(2):
-        away.touch()
-        task.run_once()
-        assert caplog.messages[-1] == "n-0 will retry in 100 ms: the source is away"
-        away.unlink()
-        before = len(planned)
-        wait_until(lambda: task.run_once() and len(planned) > before)  # noqa: B023
+    with pytest.raises(ExecutorEndedError):
+        wait_until(lambda: task.run_once() and asked[0] > 40)
     task.close()
