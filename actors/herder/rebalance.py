@@ -33,7 +33,7 @@ from actors.herder.turn import Turn
 from actors.messages.commands import JoinGroup, LeaveGroup, ReadConfigToEnd, RequestRejoin
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
 
-FAILED_REBALANCE_MS = 500  # longer than the leader may read the config topic
+FAILED_REBALANCE_MS = 500  # after the longest time for which the leader may read the config topic
 UNSYNC_RETRIES = 5  # cooperative: the number of short waits before the worker releases its work
 
 

@@ -28,7 +28,8 @@ class JavaChainSinkTask(SinkTask):
 
     @override
     def _next_batch(self, pause: Progress | None) -> Progress:
-        self._job = self._chain.follow(self._job)
+        if pause is None:  # else a JVM that is away would delay the group's rebalance
+            self._job = self._chain.follow(self._job)
         return super()._next_batch(pause)
 
     @override
