@@ -1,4 +1,4 @@
-"""Watches the ends of partitions for all sink tasks of a worker, with one long poll per broker instead of one per task.
+"""Watches the ends of partitions for all sink tasks of a worker, with a few long polls instead of one per task.
 
 A task that has read everything is armed with its positions and sleeps. While a task is armed, one fetch request per
 broker waits at the known ends of all partitions that tasks of this worker read. The broker responds when records
@@ -6,7 +6,8 @@ arrive, and the high watermarks in its response tell which tasks to wake. Reques
 with something new (KIP-227). While no task is armed there are no requests; while nothing is new there are two a second.
 
 The records in a response are kept for the tasks' next batches. If there are few, these need no fetch of their own. The
-partitions of busy tasks are in the poll too, so that it covers a task as soon as that is armed.
+partitions of busy tasks are in the poll too, so that it covers a task as soon as that is armed. If there are many tasks,
+each broker has a poll for each of several shares of its partitions (see interests.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.fetch_session import FetchSession
 from spark_tasks.kafka.held_records import HeldRecords
+from spark_tasks.kafka.interests import Interest, Interests, Look
 
 _logger = logging.getLogger(__name__)
 
@@ -36,14 +38,16 @@ _PARTITION_BYTES: Final = 32 * 1024  # a larger batch is complete only if it is 
 _HELD_BYTES: Final = 8 * 1024 * 1024  # of all partitions
 _PARTITION_HELD_BYTES: Final = 128 * 1024
 _PAUSE_MS: Final = 25.0  # after a response without news for any waiting task
-_PAUSE_PER_TASK_MS: Final = 0.2  # for lasting interests, whose batches take longer than that
-_LONGEST_PAUSE_MS: Final = 80.0
+# For lasting interests. If the CPUs are busy, batches take longer, and larger ones leave more time to others.
+_PAUSE_PER_TASK_MS: Final = 0.3
+_LONGEST_PAUSE_MS: Final = 140.0  # up to twice that, with
+_PAUSE_PER_BATCH: Final = 4  # times as long as a batch takes
 _RETRY_MS: Final = 100
 _LEADER_TIMEOUT_MS: Final = 5_000
 _LEADERS_S: Final = 0.5
 _OUT_OF_REACH_S: Final = 1.0
 
-Look = Callable[[list[Any]], None]
+_Place = tuple[int, int]  # a broker and a share of its partitions
 
 
 @dataclass(slots=True)
@@ -60,23 +64,6 @@ class _End:
 _UNKNOWN: Final = _End()
 
 
-@dataclass(frozen=True, slots=True)
-class _Interest:
-    """A task's partitions and positions. When a position is no longer the end, `wake` is called, once; a `lasting`
-    interest is passed to `look` after each response instead, as `item`.
-    """
-
-    positions: Mapping[TopicPartition, int]
-    isolation: Isolation
-    wake: Callable[[], None] = lambda: None
-    look: Look | None = None
-    item: Any = None
-
-    @property
-    def lasting(self) -> bool:
-        return self.look is not None
-
-
 class EndWatcher:
     """Watches the partitions of tasks that share client settings (see EndWatchers). Thread-safe."""
 
@@ -86,11 +73,12 @@ class EndWatcher:
         self._ends: dict[TopicPartition, _End] = {}
         self._held = HeldRecords(_HELD_BYTES, _PARTITION_HELD_BYTES)
         self._held_lock = threading.Lock()  # a second lock, since hundreds of tasks take records while others are armed
-        self._interests: dict[Hashable, _Interest] = {}
-        self._armed: set[Hashable] = set()
-        self._polling: set[int] = set()
-        self._sessions: dict[int, FetchSession] = defaultdict(FetchSession)
-        self._leaders: dict[int, list[TopicPartition]] = {}
+        self._interests = Interests()
+        self._polling: set[_Place] = set()
+        self._sessions: dict[_Place, FetchSession] = defaultdict(FetchSession)
+        self._leaders: dict[_Place, list[TopicPartition]] = {}
+        self._shares = 1
+        self._polls_at: dict[_Place, float] = {}  # the last one of each, or the next
         self._leaders_expire_at = 0.0
         self._lost: set[TopicPartition] = set()  # whose leader has said that it has no such end, or is no leader
         self._out_of_reach: dict[TopicPartition, float] = {}  # when the ends of these are requested again
@@ -140,7 +128,7 @@ class EndWatcher:
                     end.stable = offset
                 else:
                     end.high = offset
-        if news and self._armed:  # the next response begins at the new end, so it does not tell other tasks
+        if news and self._interests.armed:  # the next response begins at the new end, so it does not tell other tasks
             self.cluster.io.start(self._wake_up)
         return offsets
 
@@ -170,13 +158,14 @@ class EndWatcher:
             return data, self._held.end(partition) if data else -1
 
     def watch(
-        self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, look: Look, item: object
-    ) -> None:
+        self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, look: Look, item: object,
+        group: Hashable,
+    ) -> None:  # fmt: skip
         """As `arm`, but lasting: after each response, `look` is called with the `item` of each task with news, once for
         all tasks that have the same `look`. The caller updates `positions`, which keeps its partitions. `disarm` ends
-        it.
+        it. `group`: tasks with equal ones get their records in the same response, as far as these are on one broker.
         """
-        self._arm(key, _Interest(positions, isolation, look=look, item=item))
+        self._arm(key, Interest(positions, isolation, look=look, item=item, group=group))
 
     def arm(
         self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, wake: Callable[[], None]
@@ -185,19 +174,15 @@ class EndWatcher:
         False, without arming it, if that is known to be so already. Replaces the task's previous positions. `key`: of
         the task.
         """
-        return self._arm(key, _Interest(positions, isolation, wake))
+        return self._arm(key, Interest(positions, isolation, wake))
 
-    def _arm(self, key: Hashable, interest: _Interest) -> bool:
-        positions = interest.positions
+    def _arm(self, key: Hashable, interest: Interest) -> bool:
         with self._lock:
-            before = self._interests.get(key)
-            if before is None or before.positions.keys() != positions.keys():
+            if self._interests.put(key, interest):
                 self._leaders_expire_at = 0.0  # so that the next poll has these partitions
-            self._interests[key] = interest
-            self._armed.discard(key)
             if not interest.lasting and self._has_news(interest):
                 return False
-            self._armed.add(key)
+            self._interests.armed.add(key)
             fresh = time.monotonic() < self._leaders_expire_at and not self._missing
             covered = fresh and self._leaders.keys() <= self._polling
         if not covered:  # a poll that is just ending checks once more whether a task is armed
@@ -207,14 +192,13 @@ class EndWatcher:
     def disarm(self, key: Hashable) -> None:
         """Ends `watch` or `arm`. The task's partitions are still polled."""
         with self._lock:
-            self._armed.discard(key)
+            self._interests.armed.discard(key)
 
     def forget(self, key: Hashable) -> None:
         """Removes a task that has ended, is paused, or has a new assignment."""
         with self._lock:
-            self._interests.pop(key, None)
-            self._armed.discard(key)
-            wanted = {tp for interest in self._interests.values() for tp in interest.positions}
+            self._interests.remove(key)
+            wanted = set(self._interests.partitions)
             self._ends = {tp: end for tp, end in list(self._ends.items()) if tp in wanted}
             self._lost &= wanted
             self._out_of_reach = {tp: at for tp, at in self._out_of_reach.items() if tp in wanted}
@@ -227,7 +211,7 @@ class EndWatcher:
         self._closed = True
         self.cluster.close()
 
-    def _has_news(self, interest: _Interest) -> bool:
+    def _has_news(self, interest: Interest) -> bool:
         """Returns whether a known end differs from the task's position. So does a smaller end, because the log was
         truncated or created again; unless only the last stable offset is smaller, because of an open transaction.
         """
@@ -240,29 +224,30 @@ class EndWatcher:
 
     # The methods below run on the IO thread.
 
-    def _start_polls(self) -> Mapping[int, list[TopicPartition]]:
-        """Starts to poll each broker that leads partitions and is not polled yet. Returns the partitions by broker."""
+    def _start_polls(self) -> Mapping[_Place, list[TopicPartition]]:
+        """Starts to poll each share of each broker that is not polled yet. Returns their partitions."""
         by_leader = self._by_leader()
-        for node in by_leader.keys() - self._polling:
-            self._polling.add(node)
-            self.cluster.io.start(self._poll, node)
+        for place in by_leader.keys() - self._polling:
+            self._polling.add(place)
+            self.cluster.io.start(self._poll, place)
         return by_leader
 
-    def _by_leader(self) -> Mapping[int, list[TopicPartition]]:
-        """Returns the partitions by broker, without those whose leader is not known. A search for these is started,
-        which must not delay the others: a broker may be down, or a topic deleted.
+    def _by_leader(self) -> Mapping[_Place, list[TopicPartition]]:
+        """Returns the partitions by broker and share, without those whose leader is not known. A search for these is
+        started, which must not delay the others: a broker may be down, or a topic deleted.
         """
         now = time.monotonic()
         with self._lock:
             if now >= self._leaders_expire_at:
-                found: dict[int, list[TopicPartition]] = defaultdict(list)
+                found: dict[_Place, list[TopicPartition]] = defaultdict(list)
                 missing = set()
-                for topic, partition in sorted({tp for one in self._interests.values() for tp in one.positions}):
-                    node = self.cluster.known_leader(topic, partition)
+                self._shares, share_of = self._interests.shares()
+                for tp, share in sorted(share_of.items()):
+                    node = self.cluster.known_leader(*tp)
                     if node is None:
-                        missing.add(topic)
+                        missing.add(tp[0])
                     else:
-                        found[node].append((topic, partition))
+                        found[node, share].append(tp)
                 self._leaders, self._missing, self._leaders_expire_at = found, missing, now + _LEADERS_S
         if self._missing and not self._searching:
             self._searching = True
@@ -272,7 +257,7 @@ class EndWatcher:
     async def _search(self) -> None:
         """Looks leaders up until all are known, or no task is armed."""
         try:
-            while self._missing and self._armed and not self._closed:
+            while self._missing and self._interests.armed and not self._closed:
                 with contextlib.suppress(protocol.KafkaError, OSError):  # looked up again after the pause
                     await self.cluster.look_up_leaders(sorted(self._missing), Deadline(_LEADER_TIMEOUT_MS))
                 self._leaders_expire_at = 0.0
@@ -282,33 +267,45 @@ class EndWatcher:
         finally:
             self._searching = False
 
-    async def _poll(self, node: int) -> None:
-        """Sends long polls to one broker until no task is armed."""
+    async def _poll(self, place: _Place) -> None:
+        """Sends long polls to one broker, for a share of its partitions, until no task is armed."""
         try:
-            while self._armed and not self._closed:
-                partitions = self._start_polls().get(node, [])
+            while self._interests.armed and not self._closed:
+                partitions = self._start_polls().get(place, [])
                 if not partitions:
                     return
                 try:
-                    changed = await self._long_poll(node, partitions)
+                    changed = await self._long_poll(place, partitions)
                 except Exception as error:  # polls must go on: nothing else would wake lent tasks
                     usual = isinstance(error, (protocol.KafkaError, OSError, ConnectError))
                     _logger.log(logging.DEBUG if usual else logging.ERROR, "Requesting ends from broker %d failed: %s",
-                                node, error, exc_info=not usual)
-                    self._sessions[node].handle_error()
+                                place[0], error, exc_info=not usual)
+                    self._sessions[place].handle_error()
                     self._forget_leaders({topic for topic, _ in partitions})
                     await self.cluster.io.sleep(_RETRY_MS)
                     continue
-                pause_ms = self._wake_up() if changed else 0.0
-                if pause_ms:
-                    await self.cluster.io.sleep(pause_ms)
+                if changed and (pause_ms := self._wake_up(changed)):
+                    await self.cluster.io.sleep(self._until_turn(place, pause_ms))
         finally:
-            self._polling.discard(node)
-        if self._armed and not self._closed:  # armed since the last check
+            self._polling.discard(place)
+        if self._interests.armed and not self._closed:  # armed since the last check
             self._start_polls()
 
-    async def _long_poll(self, node: int, partitions: list[TopicPartition]) -> bool:
-        """Sends one long poll to a broker. Returns whether an end has changed."""
+    def _until_turn(self, place: _Place, pause_ms: float) -> float:
+        """Returns how long a poll waits, in ms: for its pause, and longer if a poll of another share is at about that
+        time, so that the polls of a broker's shares are spread evenly.
+        """
+        now, distance_s = time.monotonic(), pause_ms / 1000 / self._shares
+        at = now + pause_ms / 1000
+        for other in sorted(when for one, when in self._polls_at.items() if one[0] == place[0] and one != place):
+            if abs(other - at) < distance_s:
+                at = other + distance_s
+        self._polls_at[place] = at
+        return (at - now) * 1000
+
+    async def _long_poll(self, place: _Place, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Sends one long poll to a broker. Returns the partitions whose ends have changed."""
+        node, share = place
         with self._lock:
             at = {tp: self._ends[tp].high if tp in self._ends else -1 for tp in partitions}
             unknown = [tp for tp, offset in at.items() if offset < 0 or tp in self._lost]
@@ -316,22 +313,22 @@ class EndWatcher:
             lost = await self._request_ends(node, unknown)
             await self._leave(lost)
             if len(lost) < len(unknown) or len(lost) == len(at):
-                return True
+                return [tp for tp in unknown if tp not in lost]
             at = {tp: offset for tp, offset in at.items() if tp not in lost}  # the others must not wait for these
-        session = self._sessions[node]
+        session = self._sessions[place]
         request = session.request(
             at, max_wait_ms=MAX_WAIT_MS, max_bytes=_RESPONSE_BYTES, partition_bytes=_PARTITION_BYTES)
-        response = await self.cluster.io.send(request, node, lane="watch")
+        response = await self.cluster.io.send(request, node, lane=f"watch{share}")
         if not session.handle_response(response.error_code, response.session_id):
-            return False
+            return []
         if response.error_code:
             raise protocol.for_code(response.error_code)
         found = {(topic.topic, part.partition_index): part for topic in response.responses for part in topic.partitions}
         lost = [tp for tp, part in found.items() if part.error_code]
         with self._held_lock:  # once for all partitions: if all CPUs are busy, each wait for a lock takes milliseconds
-            changed = [self._update(tp, part, at.get(tp)) for tp, part in found.items() if not part.error_code]
+            changed = [tp for tp, part in found.items() if not part.error_code and self._update(tp, part, at.get(tp))]
         await self._leave(lost)
-        return any(changed)
+        return changed
 
     async def _leave(self, lost: list[TopicPartition]) -> None:
         """Leaves partitions to their next leaders, of which the ends are then requested. They may never have one."""
@@ -378,23 +375,26 @@ class EndWatcher:
             end.stable = part.last_stable_offset
         return before != (end.high, end.stable)
 
-    def _wake_up(self) -> float:
-        """Wakes the tasks that have news. Returns the pause before the next poll in ms."""
+    def _wake_up(self, partitions: Collection[TopicPartition] | None = None) -> float:
+        """Wakes the tasks that have news of these partitions; with None, of any. Returns the pause before the next poll
+        in ms.
+        """
         with self._lock:
-            armed = [(key, self._interests[key]) for key in self._armed]
-        news = [(key, interest) for key, interest in armed if self._has_news(interest)]
+            armed = self._interests.armed_readers(partitions)
+        news = [one for one in armed if self._has_news(one[1])]
         with self._lock:
-            news = [(key, one) for key, one in news if key in self._armed and self._interests.get(key) is one]
-            self._armed.difference_update(key for key, one in news if not one.lasting)
+            woken = self._interests.still_armed(news)
         lasting: dict[Look, list[Any]] = defaultdict(list)
-        for _, interest in news:
+        for interest in woken:
             if interest.look is None:
                 interest.wake()
             else:
                 lasting[interest.look].append(interest.item)
-        for look, items in lasting.items():
-            look(items)
+        took_s = max([look(items) for look, items in lasting.items()], default=0.0)
         count = sum(map(len, lasting.values()))
-        if count < len(news):
+        if count < len(woken):
             return 0.0
-        return min(count * _PAUSE_PER_TASK_MS, _LONGEST_PAUSE_MS) if news else _PAUSE_MS
+        if not woken:
+            return _PAUSE_MS
+        pause_ms = min(count * self._shares * _PAUSE_PER_TASK_MS, _LONGEST_PAUSE_MS)
+        return min(max(pause_ms, _PAUSE_PER_BATCH * took_s * 1000), 2 * pause_ms)

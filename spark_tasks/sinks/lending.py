@@ -66,7 +66,7 @@ class Lending:
             return False
         loan = self._loan = self.shared.lend(self, self.key)
         self.watcher.watch(
-            self.watched_as, self.positions.current, self.positions.isolation, self.shared.look, loan)
+            self.watched_as, self.positions.current, self.positions.isolation, self.shared.look, loan, self.key)
         self.shared.look([loan])
         return True
 

@@ -38,6 +38,7 @@ TICK_S: Final = 0.1
 COMMITS_AT_ONCE: Final = max(1, int(COMMITS_PER_S * TICK_S))  # in a tick: many at once delay the records behind them
 # The next shared split starts when the one before it has ended. So, with many tasks, each gets more records instead of
 # all CPUs. Only a short one is waited for, so that a slow writer delays the others once, by this time.
+ONE_FLIGHT: Final = 0.05  # in the average of how long flights take
 SHORT_S: Final = 0.005
 AT_ONCE: Final = max(1, (os.cpu_count() or 1) // 2)
 
@@ -85,6 +86,7 @@ class _Flight:
     key: Hashable
     loans: list[tuple[Loan, int]]
     future: Future[list[Any]]
+    since: float
     started: float = field(default_factory=time.monotonic)
     begun: float | None = None
 
@@ -96,11 +98,12 @@ class SharedBatches:
         self._engine = engine
         self._changed = threading.Condition()
         self._event = threading.Event()
-        self._news: dict[Hashable, dict[Loan, None]] = {}  # by key; those that have waited longest come first
+        self._news: dict[Hashable, dict[Loan, float]] = {}  # by key, with the time (time.monotonic); the oldest first
         self._uncommitted: dict[Loan, None] = {}  # those first whose turn is next
         self._flights: dict[Hashable, _Flight] = {}
         self._landed: deque[_Flight] = deque()
         self._ticked = 0.0
+        self._took_s = 0.0
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -114,13 +117,16 @@ class SharedBatches:
                 self._thread.start()
         return loan
 
-    def look(self, loans: Iterable[Loan]) -> None:
-        """There may be records for these tasks. Any thread."""
+    def look(self, loans: Iterable[Loan]) -> float:
+        """There may be records for these tasks. Returns how many seconds it has taken lately until such records were
+        written. Any thread.
+        """
         with self._changed:
             for loan in loans:
                 self._has_news(loan)
         if not self._event.is_set():  # hundreds of times a second
             self._event.set()
+        return self._took_s
 
     def take_back(self, loan: Loan, timeout_s: float) -> bool:
         """Ends a loan, after the task's batch in flight. Returns False if that takes longer than the timeout; the task
@@ -153,7 +159,7 @@ class SharedBatches:
         self._event.set()
 
     def _has_news(self, loan: Loan) -> None:
-        self._news.setdefault(loan.key, {})[loan] = None
+        self._news.setdefault(loan.key, {}).setdefault(loan, time.monotonic())
 
     def _forget(self, loan: Loan) -> None:
         waiting = self._news.get(loan.key, {})
@@ -192,10 +198,11 @@ class SharedBatches:
                 key = next((key for key in self._news if key not in self._flights), None)
                 if key is None:
                     return 0.0
-                loans = [loan for loan in self._news.pop(key) if not loan.ended]
+                waiting = self._news.pop(key)
+                loans = [loan for loan in waiting if not loan.ended]
                 for loan in loans:
                     loan.busy = True
-            self._submit_group(key, loans)
+            self._submit_group(key, loans, next(iter(waiting.values())))
         return pause_s if self._news.keys() - self._flights.keys() else 0.0
 
     def _pause_s(self) -> float:
@@ -204,7 +211,7 @@ class SharedBatches:
         recent = sorted(flight.started - old for flight in self._flights.values() if flight.started > old)
         return recent[-AT_ONCE] if len(recent) >= AT_ONCE else 0.0
 
-    def _submit_group(self, key: Hashable, loans: Iterable[Loan]) -> None:
+    def _submit_group(self, key: Hashable, loans: Iterable[Loan], since: float) -> None:
         """Starts a flight with what these tasks have planned."""
         members: list[tuple[Loan, int]] = []
         splits: list[SinkSplit] = []
@@ -229,7 +236,7 @@ class SharedBatches:
         except Exception as error:  # noqa: BLE001 - the tasks handle it
             future = Future()
             fail(future, error)
-        flight = self._flights[key] = _Flight(key, members, future)
+        flight = self._flights[key] = _Flight(key, members, future, since)
         for loan, _ in members:
             loan.batch = future
         future.add_done_callback(lambda _: self._land(flight))
@@ -252,6 +259,7 @@ class SharedBatches:
                 loan.outcome = _retriable(error)
                 self._end(loan)
         else:
+            self._took_s += ONE_FLIGHT * (time.monotonic() - flight.since - self._took_s)
             (results,), at = flight.future.result(), 0
             for loan, count in flight.loans:
                 self._collect_one(loan, results[at : at + count])

@@ -14,6 +14,7 @@ import kafka.errors as protocol
 import pytest
 
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.interests import TASKS_OF_SHARE
 from spark_tasks.kafka.watcher import EndWatcher
 from tests.rigs.support import wait_until
 
@@ -34,6 +35,8 @@ class Brokers:
         self.unreadable = 0  # responses that follow
         self.searched = threading.Event()  # for a topic that does not exist
         self.io = self
+        self.lanes: dict[str, set[TopicPartition]] = defaultdict(set)  # what was polled in each
+        self.pauses: list[float] = []  # before polls, in ms
         self.tasks: set[asyncio.Task[Any]] = set()
         self.runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self.loop = self.runner.get_loop()
@@ -50,10 +53,12 @@ class Brokers:
 
         self.loop.call_soon_threadsafe(begin)
 
-    async def sleep(self, _milliseconds: float) -> None:
+    async def sleep(self, milliseconds: float) -> None:
+        self.pauses.append(milliseconds)
         await asyncio.sleep(PAUSE_S)
 
-    async def send(self, request: Any, node: int, **_: Any) -> Any:
+    async def send(self, request: Any, node: int, lane: str) -> Any:
+        self.lanes[lane] |= {(topic.topic, part.partition) for topic in request.topics for part in topic.partitions}
         await asyncio.sleep(PAUSE_S)
         if self.unreadable:
             self.unreadable -= 1
@@ -110,10 +115,19 @@ def brokers() -> Iterator[Brokers]:
     made.close()
 
 
-def watched(watcher: EndWatcher, partition: TopicPartition, position: int = 0) -> threading.Event:
-    """An event that is set when a lent task has news of a partition that it has read to this position."""
+def watched(
+    watcher: EndWatcher, partition: TopicPartition, position: int = 0, *, group: str | None = None, took_s: float = 0.0
+) -> threading.Event:
+    """An event that is set when a lent task has news of a partition that it has read to this position. `took_s`: how
+    long its batches take.
+    """
     news = threading.Event()
-    watcher.watch(partition, {partition: position}, "read_uncommitted", lambda _: news.set(), partition)
+
+    def look(_: list[Any]) -> float:
+        news.set()
+        return took_s
+
+    watcher.watch(partition, {partition: position}, "read_uncommitted", look, partition, group)
     return news
 
 
@@ -221,3 +235,37 @@ def test_a_log_that_has_become_shorter_is_news(brokers: Brokers) -> None:
     wait_until(lambda: watcher.known_end(partition, "read_uncommitted") == 5)
     brokers.ends[partition] = 2
     assert news.wait(SOON_S)
+
+
+def test_many_tasks_are_polled_in_shares_one_after_the_other_and_each_is_woken(brokers: Brokers) -> None:
+    """The pause is 60 ms: 0.3 for each task."""
+    watcher = EndWatcher(cast("KafkaCluster", brokers))
+    places = [(f"t{at}", task) for at in range(4) for task in range(TASKS_OF_SHARE)]
+    brokers.leads.update(dict.fromkeys(places, 1))
+    news = [watched(watcher, place, group=place[0]) for place in places]
+    wait_until(lambda: all(watcher.known_end(place, "read_uncommitted") == 0 for place in places))
+    wait_until(lambda: len(brokers.lanes) == 4)
+    brokers.lanes.clear()
+    brokers.pauses.clear()
+    brokers.ends.update(dict.fromkeys(places, 5))
+    assert all(event.wait(SOON_S) for event in news)
+    wait_until(lambda: len(brokers.lanes) == 4)
+    assert sorted(brokers.lanes.values(), key=sorted) == [
+        {(f"t{at}", task) for task in range(TASKS_OF_SHARE)} for at in range(4)]
+    wait_until(lambda: max(brokers.pauses) > 60 + 2 * 15)  # each keeps its distance from the one before it
+
+
+@pytest.mark.parametrize(("took_s", "pause_ms"), [(0.0, 3.0), (0.001, 4.0), (10.0, 6.0)])
+def test_the_pause_is_up_to_twice_as_long_if_batches_take_long(
+    brokers: Brokers, took_s: float, pause_ms: float
+) -> None:
+    """0.3 ms for each task with news."""
+    watcher = EndWatcher(cast("KafkaCluster", brokers))
+    places = [("t", task) for task in range(10)]
+    brokers.leads.update(dict.fromkeys(places, 1))
+    for place in places:
+        watched(watcher, place, took_s=took_s)
+    wait_until(lambda: all(watcher.known_end(place, "read_uncommitted") == 0 for place in places))
+    brokers.pauses.clear()
+    brokers.ends.update(dict.fromkeys(places, 5))
+    wait_until(lambda: any(abs(one - pause_ms) < 0.5 for one in brokers.pauses))

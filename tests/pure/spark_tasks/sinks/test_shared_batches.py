@@ -314,3 +314,12 @@ def test_of_many_tasks_only_a_few_commit_their_offsets_at_a_time(rig: Rig, monke
     rig.shared.look([])
     wait_until(lambda: all(task.commits == 3 for task in tasks))
     assert rig.committed == [f"c-{n}" for n in range(5)] * 3
+
+
+def test_it_is_told_how_long_records_have_waited_until_they_were_written(rig: Rig) -> None:
+    task, loan = rig.lend("c-0", ["a"], ["b"])
+    assert rig.shared.look([loan]) == 0.0
+    rig.flights(1)
+    rig.engine.end("A")
+    wait_until(lambda: task.collected == [["A"]])
+    assert 0.0 < rig.shared.look([loan]) < 60.0
