@@ -6,8 +6,8 @@ arrive, and the high watermarks in its response tell which tasks to wake. Reques
 with something new (KIP-227). While no task is armed there are no requests; while nothing is new there are two a second.
 
 The records in a response are kept for the tasks' next batches. If there are few, these need no fetch of their own. The
-partitions of busy tasks are in the poll too, so that it covers a task as soon as that is armed. If there are many tasks,
-each broker has a poll for each of several shares of its partitions (see interests.py).
+partitions of busy tasks are in the poll too, so that it covers a task as soon as that is armed. If there are many
+tasks, each broker has a poll for each of several shares of its partitions (see interests.py).
 """
 
 from __future__ import annotations
