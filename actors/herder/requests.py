@@ -130,10 +130,17 @@ def on_validated(turn: Turn, event: Validated) -> None:
         return
     validating = {k: v for k, v in turn.state.validating.items() if k != request_id}
     turn.state = replace(turn.state, validating=validating)
-    if event.error is not None:
+    if event.error is not None and not _is_outdated(turn, queued.request):
         turn.reply(request_id, error=event.error)
     else:
         turn.enqueue(request_id, queued.request, until_ms=queued.until_ms)
+
+
+def _is_outdated(turn: Turn, request: Request | Patched | OwnRequest) -> bool:
+    """Whether a patch was merged into a config that has been changed or removed since."""
+    if not isinstance(request, Patched):
+        return False
+    return turn.state.config.connector_configs.get(request.request.connector) != request.base
 
 
 def run(turn: Turn, queued: Queued) -> None:
@@ -233,11 +240,10 @@ def _patch(turn: Turn, request_id: RequestId, request: PatchConnector, until_ms:
 
 
 def _put_patched(turn: Turn, request_id: RequestId, patched: Patched, until_ms: int | None) -> None:
-    name = patched.request.connector
-    if turn.state.config.connector_configs.get(name) == patched.base:
-        _put(turn, request_id, PutConnector(name, patched.config, replace=True))
-    else:  # changed or removed during the validation, which this patch must not undo
+    if _is_outdated(turn, patched):  # changed or removed during the validation, which this patch must not undo
         _patch(turn, request_id, patched.request, until_ms)
+    else:
+        _put(turn, request_id, PutConnector(patched.request.connector, patched.config, replace=True))
 
 
 def _delete(turn: Turn, request_id: RequestId, request: DeleteConnector) -> None:

@@ -53,21 +53,25 @@ def test_patches_that_are_validated_at_the_same_time_all_take_effect() -> None:
     rig.world.check_at_rest()
 
 
-def test_a_patch_that_is_validated_does_not_restore_a_deleted_connector() -> None:
+@pytest.mark.parametrize("error", [None, BadRequestError("old is outdated")])
+def test_a_patch_that_is_validated_does_not_restore_a_deleted_connector(error: Exception | None) -> None:
     rig = Rig()
     rig.ask(DeleteConnector(C))
-    rig.validated()
+    rig.validated(error)
     rig.world.settle()
     assert isinstance(rig.error, NotFoundError)
     assert rig.world.config.connectors() == []
     rig.world.check_at_rest()
 
 
+@pytest.mark.parametrize("before", [None, BadRequestError("old is outdated")])
 @pytest.mark.parametrize("again", [None, BadRequestError("v must not be 9")])
-def test_a_patch_of_a_configuration_that_changed_meanwhile_is_validated_again(again: Exception | None) -> None:
+def test_a_patch_of_a_configuration_that_changed_meanwhile_is_validated_again(
+    before: Exception | None, again: Exception | None
+) -> None:
     rig = Rig()
     rig.ask(PutConnector(C, {"v": "9"}, replace=True))
-    rig.validated()
+    rig.validated(before)
     rig.node.channels["validation", rig.patch].clear()
     assert list(rig.node.state.validating) == [rig.patch]
     rig.validated(again)
