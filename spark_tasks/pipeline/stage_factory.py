@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from threading import Lock
 from typing import Any, ClassVar, NamedTuple
 
@@ -51,13 +51,16 @@ def _setting(part: str, worker: Mapping[str, str], connector: Mapping[str, str],
     return _Setting(default, {})
 
 
-_stages_lock = Lock()
-
-
 def made_stages(worker: Properties, connector: Properties, *, sink: bool) -> Stages:
     """Returns the stages for these sorted properties; cached. Raises ConfigError, PluginNotFoundError."""
-    with _stages_lock:  # so that only one of several threads creates them
+    with _lock(worker, connector, sink):  # so that only one of a connector's threads creates them
         return _stages(worker, connector, sink)
+
+
+@lru_cache(maxsize=_MAX_STAGES)
+def _lock(worker: Properties, connector: Properties, sink: bool) -> Lock:  # noqa: ARG001 - the cache's key
+    """Of one configuration only: plugins may hang while they are imported or configured."""
+    return Lock()
 
 
 @lru_cache(maxsize=_MAX_STAGES)
@@ -98,17 +101,21 @@ class ConfiguredPipeline:
         wanted = ("key.converter", "value.converter", "header.converter", "plugin.path")
         self._worker = {name: str(value) for name, value in worker.items() if name.startswith(wanted)}
         self._connector = {name: str(value) for name, value in connector.items()}
+        self._stages: Stages | None = None
 
     @override
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "stages"}
+        return {**vars(self), "_stages": None}
 
-    @cached_property
+    @property
     def stages(self) -> Stages:
         """Converters and transforms, created once per process and configuration. Raises ConfigError,
         PluginNotFoundError.
         """
-        return made_stages(*self.key, sink=self.of_sink)
+        # No cached_property, which has one lock for all instances (until Python 3.12).
+        if self._stages is None:
+            self._stages = made_stages(*self.key, sink=self.of_sink)
+        return self._stages
 
     @property
     def key(self) -> tuple[Properties, Properties]:

@@ -174,7 +174,7 @@ def works(rig, topic_name):
     return check
 
 
-@pytest.mark.parametrize("at", ["start", "tasks", "task-start", "plan", "read"])
+@pytest.mark.parametrize("at", ["start", "tasks", "configure", "task-start", "plan", "read"])
 def test_a_hanging_plugin_blocks_no_others(rig, topic_name, at, works):
     release = rig.folder / "release"
     rig.create(topic_name, hanging(release, at, topic=topic_name))
@@ -187,7 +187,7 @@ def test_a_hanging_plugin_blocks_no_others(rig, topic_name, at, works):
     rig.wait_records(topic_name, 20)
 
 
-@pytest.mark.parametrize("at", ["start", "tasks", "task-start", "plan", "read"])
+@pytest.mark.parametrize("at", ["start", "tasks", "configure", "task-start", "plan", "read"])
 def test_hanging_plugin_can_be_deleted(rig, topic_name, at, works):
     """It is abandoned after task.shutdown.graceful.timeout.ms (2 s here), and a new one with its name works."""
     release = rig.folder / "release"

@@ -8,7 +8,10 @@ QUICK = {"errors.restart.policy": "failed", "errors.restart.backoff.initial.ms":
 
 
 def hanging(release, at="", **more):
-    return {"connector.class": "HangingSource", "at": at, "release": str(release), "topic": "hanging", **more}
+    converter = {"value.converter": "HoldingConverter", "value.converter.at": at,
+                 "value.converter.release": str(release)}
+    return {"connector.class": "HangingSource", "at": at, "release": str(release), "topic": "hanging",
+            **(converter if at == "configure" else {}), **more}
 
 
 def failing(release, at, topic="failing"):

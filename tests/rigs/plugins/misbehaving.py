@@ -15,10 +15,11 @@ from pyspark.sql.datasource import (
 )
 
 from heeler import ConfigDef, ConfigKey, PermanentError, SinkConnector, SourceConnector, Type, transform
+from spark_tasks.pipeline.converters.string import StringConverter
 
 KEYS = ConfigDef(
-    ConfigKey("at", Type.STRING, default="", doc="validate, start, tasks, stop, task-start, plan, read, task-stop, "
-              "write or transform."),
+    ConfigKey("at", Type.STRING, default="", doc="validate, start, tasks, stop, configure, task-start, plan, read, "
+              "task-stop, write or transform."),
     ConfigKey("release", Type.STRING, default="", doc="The file that ends the misbehavior."),
     ConfigKey("says", Type.STRING, default="", doc="The end of the error's message."),
     ConfigKey("topic", Type.STRING, default="", doc="The topic to write to."),
@@ -136,3 +137,14 @@ def hold(record, options):
     """Hangs."""
     hang(options, "transform")
     return record
+
+
+class HoldingConverter(StringConverter):
+    """Hangs as it is configured."""
+
+    config_def = StringConverter.config_def.plus(
+        ConfigKey("at", Type.STRING, default=""), ConfigKey("release", Type.STRING, default=""))
+
+    def configure(self, configs, *, is_key=False):
+        hang(configs, "configure")
+        super().configure(configs, is_key=is_key)

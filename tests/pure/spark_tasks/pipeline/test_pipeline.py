@@ -1,5 +1,6 @@
 import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.timestamp_router import TimestampRouter
 from spark_tasks.plugins import PluginNotFoundError
 from tests.rigs.raw_records import CONNECT, JSON, STRING, raw_batch, worker
+from tests.rigs.support import wait_until
 
 SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
 CAST = "org.apache.kafka.connect.transforms.Cast$Value"
@@ -399,3 +401,33 @@ def test_source_records_need_a_value_column():
     """Without this check, a source of rows that does not declare itself as one would write nulls."""
     with pytest.raises(DataError, match=r"no column value, only id, name"):
         list(SourcePipeline(worker(), {"topic": "t"}).to_raw(pa.RecordBatch.from_pydict({"id": [1], "name": ["x"]})))
+
+
+SLOW = """
+import time
+from pathlib import Path
+from spark_tasks.pipeline.converters.string import StringConverter
+
+class Slow(StringConverter):
+    def configure(self, configs, *, is_key=False):
+        folder = Path(__file__).parent
+        (folder / "hangs").touch()
+        while not (folder / "release").exists():
+            time.sleep(0.01)
+        super().configure({}, is_key=is_key)
+"""
+
+
+def test_a_plugin_that_hangs_as_it_is_configured_delays_no_other_pipeline(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    slow, other = (SinkPipeline(worker(**{"plugin.path": str(tmp_path)}), {"name": name, "value.converter": converter})
+                   for name, converter in (("slow", "Slow"), ("other", STRING)))
+    with ThreadPoolExecutor() as threads:
+        made = threads.submit(lambda: slow.stages)
+        try:
+            wait_until((tmp_path / "hangs").exists)
+            assert threads.submit(lambda: other.stages).result(10).names["value"].endswith("StringConverter")
+            assert not made.done()
+        finally:
+            (tmp_path / "release").touch()
+        assert made.result(10).names["value"].endswith("Slow")
