@@ -1,9 +1,7 @@
 """The herder's core: `step(state, event) -> (state, effects)`. No IO, no clock, no randomness.
 
-Read `advance` first: it decides what to do next after every event. table.py lists the handler for each phase and event
-(docs/herder.md shows it); the handlers are in requests.py, rebalance.py, suspension.py, leadership.py,
-config_changes.py, restarts.py, healing.py, task_configs.py, zombie_fencing.py, work.py and shutdown.py;
-request_timeouts.py refuses requests that have waited too long.
+Read `advance` first: it decides what to do next after every event. table.py lists the handler for each phase and event,
+and imports the modules that have them; docs/herder.md shows the table.
 """
 
 from __future__ import annotations

@@ -44,5 +44,5 @@ def room_refusal(state: HerderState, connector: ConnectorName, items: int) -> Ex
     room = max(membership.room - reserved, 0)
     if needed <= room:
         return None
-    return BadRequestError(f"{shown(connector)} needs {needed} more bytes, but only {room} are free. "
+    return BadRequestError(f"Connector {shown(connector)} needs {needed} more bytes, but only {room} are free. "
                            + no_room(membership.record_bytes - room, membership.record_bytes))

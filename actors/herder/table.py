@@ -1,8 +1,9 @@
 """The herder's behavior as one table: for each phase and each kind of event, the function that handles it.
 
-A kind is a message, a timer, or the continuation of an op. The table has every pair. `ignored`: what the event is about
-is over, so nothing follows. `impossible`: no order of events leads to this pair; it would be a defect of the herder, is
-logged as one, and changes nothing, except for the end of an op that requests wait for: that stops the worker.
+A kind is a message, a timer, or the continuation of an op. The table has every pair. `ignored`: what the event refers
+to has ended, so nothing follows. `impossible`: no order of events leads to this pair; it would be a defect of the
+herder, is logged as one, and changes nothing, except for the end of an op that requests wait for: that stops the
+worker.
 docs/herder.md shows this table (`make herder-doc`).
 """
 
@@ -74,7 +75,7 @@ class UnexpectedEventError(Exception):
 
 
 def ignored(_turn: Turn, _event: object, _error: Exception | None = None) -> None:
-    """Nothing follows: what the event is about is over."""
+    """Nothing follows: the event refers to something that has already ended."""
 
 
 def impossible(turn: Turn, event: object, _error: Exception | None = None) -> None:

@@ -56,9 +56,7 @@ class Turn:
             self._set_back(state.clock_ms - now)
 
     def _set_back(self, by_ms: int) -> None:
-        """The clock was set back: what is queued still waits for the same time, what was due is due, and restarts count
-        for the same time.
-        """
+        """The clock was set back. Moves all stored times, so that what is left of each delay stays the same."""
         def earlier(queued: Queued) -> Queued:
             until_ms = None if queued.until_ms is None else queued.until_ms - by_ms
             return replace(queued, at_ms=queued.at_ms - by_ms, until_ms=until_ms)

@@ -265,7 +265,7 @@ class ConnectorActor(PooledActor):
             self._connector.stop()
 
     def _fail(self, error: Exception) -> None:
-        _logger.error("The connector has failed and stays FAILED until it is restarted", exc_info=error)
+        _logger.error("The connector has failed", exc_info=error)
         if self._phase is ConnectorPhase.ENDED:
             self._report(State.FAILED, error)
             self.stop()

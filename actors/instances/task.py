@@ -198,7 +198,7 @@ class TaskActor(pykka.ThreadingActor):
         if self._abandonment.given_up or isinstance(error, StartCancelledError):
             _logger.info(_ABANDONED, error)
         else:
-            _logger.error("The task has failed and stays FAILED until it is restarted", exc_info=error)
+            _logger.error("The task has failed", exc_info=error)
         self._error = error
         self._happen(TaskEvent.FAILURE)
 

@@ -57,7 +57,8 @@ class ProducerFencing:
             hung = sum(other == connector for other in self._hung.values())
             self._open[op] = connector
         if hung >= MAX_HUNG:
-            self._end(op, ConnectError(f"{hung} earlier rounds are still hanging, perhaps in a config provider"))
+            self._end(op, ConnectError(f"{hung} earlier rounds of zombie fencing are still blocked, perhaps in a "
+                                       "config provider"))
             return
         try:
             round_ = self._rounds.submit(self._run, effect, time.monotonic() + self._round_ms / 1000)
@@ -119,7 +120,7 @@ class ProducerFencing:
         def fence_one(transactional_id: str) -> None:
             left_ms = (until - time.monotonic()) * 1000
             if left_ms <= 0:
-                raise ConnectError("the round of fencing is over")
+                raise ConnectError("the round of zombie fencing has timed out")
             cluster.init_producer_id(transactional_id, deadline_ms=min(TIMEOUT_MS, left_ms))
 
         try:

@@ -167,5 +167,5 @@ class Connection:
                 if not isinstance(error, RetriableError) or self._closing.wait(wait_s):
                     break
                 failures += 1
-                _logger.warning("A Java plugin waits for its offsets: %s", error)
+                _logger.warning("Could not read offsets for a Java plugin, retrying: %s", error)
         self._send(message(number, content))

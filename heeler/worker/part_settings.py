@@ -38,7 +38,8 @@ def healing_of(worker: Mapping[str, Any]) -> Callable[[Config], Healing]:
         try:
             return Healing.of(worker, connector)
         except ConfigError as error:
-            _logger.warning("%s: no automatic restarts: %s", connector.get("name"), error)
+            _logger.warning("%s is not restarted automatically, because its settings for that are invalid: %s",
+                            connector.get("name"), error)
             return Healing()
 
     return of

@@ -1,4 +1,7 @@
-"""GET /connectors/{name}/story: what happened to a connector on this worker, and why. On the admin listeners only."""
+"""GET /connectors/{name}/story: what happened to a connector on this worker, and why.
+
+If there are admin listeners, only those have it.
+"""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def advance(scale: Scale, bounds: Bounds, lag: int, partitions: int, now_ms: int
     When the lag per task has been above `bounds.lag` for a whole period, the number of tasks increases to what the lag
     requires, but at most to twice the number. When the lag has been low for a whole period, the number decreases: at
     most by half, and only so far that each task has at most half of `bounds.lag`. So the number never oscillates while
-    the lag is constant. There are never more tasks than partitions.
+    the lag is constant. There are no more tasks than partitions, except that there are always `bounds.min_tasks`.
     """
     max_tasks = max(bounds.min_tasks, min(bounds.max_tasks, partitions))
     tasks = min(scale.tasks, max_tasks)

@@ -79,7 +79,7 @@ class Refused:
         for line in self.lines:
             _logger.error("%s", line)
         if self.lines and self.count > len(self.lines):
-            _logger.error("%d more errors of the same batch are not listed", self.count - len(self.lines))
+            _logger.error("%d more errors of the same split are not listed", self.count - len(self.lines))
 
 
 NONE_REFUSED: Final = Refused()

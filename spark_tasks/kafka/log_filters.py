@@ -1,4 +1,4 @@
-"""Filters the log of kafka-python: what concerns nobody, and what other lines say better.
+"""Filters the log of kafka-python: drops noise, and lines that say what heeler logs more clearly.
 
 Lines at DEBUG have no records, which include the configurations of connectors, and no credentials, as in Java. Lines
 about lost and refused connections are replaced with one line: while brokers are down, each client logs several a

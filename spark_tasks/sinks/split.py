@@ -122,7 +122,7 @@ def within_reach(
     if not lost or len(lost) == len(results):
         return results
     first = lost[0].failure
-    _logger.warning("%s continues without %d of its partitions, which cannot be read at present: %s",
+    _logger.warning("%s continues without %d of its partitions, which are currently unavailable: %s",
                     task, len(lost), None if first is None else first.error)
     return [result for result in results if not result.out_of_reach]
 

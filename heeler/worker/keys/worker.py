@@ -146,7 +146,7 @@ HEELER_KEYS = ConfigDef(
          "as much memory.", between(1, LARGEST_MAX_RECORD_BYTES)),
     _key("heeler.executors.mode", Type.STRING, RESIDENT, _MEDIUM,
          "How Spark runs the splits of batches: resident uses long-running processes that take one split after "
-         "another, batch a Spark job for each batch.", OneOf(RESIDENT, BATCH)),
+         "another, batch uses Spark jobs, each for one or several batches.", OneOf(RESIDENT, BATCH)),
     _key("heeler.executors.max", Type.INT, MAX_PROCESSES, _MEDIUM,
          "The maximum number of executor processes; one connector may use at most three quarters of them. Processes "
          "are started on demand; a reader that waits for something holds one.", at_least(1)),

@@ -1,8 +1,8 @@
-"""What of a plugin still runs in an executor process when its split has ended, and would hit other connectors.
+"""Detects threads and timers that a plugin has left behind in an executor process, and that would affect others.
 
-A process runs splits of one connector after another. Before the first split of another connector, its timers are
-stopped. A thread that goes on cannot be, so the worker replaces the process. What plugins have set up is the subject of
-set_up.py.
+A process runs splits of one connector after another. Before the first split of another connector, timers are
+cancelled. A thread that is still busy cannot be stopped, so the worker replaces the process. What plugins have set up
+is the subject of set_up.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BUSY = 0.25  # the share of a CPU above which a thread still works
 
 
 class Leftovers:
-    """Finds what goes on in this process. To be created before the first split, in the main thread."""
+    """Detects busy threads and timers in this process. To be created before the first split, in the main thread."""
 
     def __init__(self) -> None:
         self._seen = set(threading.enumerate())  # the first ones, and those that were idle later

@@ -191,7 +191,7 @@ class Monitor:
         """A description, and the stacks if they are available."""
         line = resident.line
         if line is None or not line.pid:
-            return "The log of its Spark executor shows where", ""
+            return "The log of its Spark executor shows the stack", ""
         file = self._stacks / str(resident.number)
         try:
             before = file.stat().st_size
@@ -260,8 +260,10 @@ class Monitor:
             kept = ", or reserved for connectors" if processes.idle else ""
             return f"All executor processes (heeler.executors.max) are busy{kept}"
         if processes.running >= self._settings.running:
-            return "As many splits as heeler.executors.running.max allows use the CPU"
-        return "Its connector occupies as many processes as it may" if processes.idle else "No process is idle"
+            return "heeler.executors.running.max splits are running already"
+        if processes.idle:
+            return "The connector occupies its share of heeler.executors.max processes"
+        return "No process is idle"
 
 
 def _signal(line: Line) -> None:

@@ -352,7 +352,7 @@ class ProcessManager:
         """Finds idle processes that have ended. The caller holds the lock."""
         dead = [r for r in self.idle if r.line is not None and r.line.ended]
         if dead:
-            _logger.warning("%d idle executor processes ended", len(dead))
+            _logger.warning("Idle executor processes have ended unexpectedly: %d", len(dead))
             self.kill(dead)
             self._died()
 

@@ -41,6 +41,6 @@ def test_there_has_to_be_room_for_what_is_added_and_for_a_deletion() -> None:
         return replace(having(5), standing=Resolved(member_of(membership, 1)))
 
     assert room_refusal(with_room(needed + largest), C, 3) is None
-    assert f"'c' needs {needed} more bytes, but only {needed - 1} are free" in str(
+    assert f"Connector 'c' needs {needed} more bytes, but only {needed - 1} are free" in str(
         room_refusal(with_room(needed + largest - 1), C, 3))
     assert room_refusal(with_room(0), C, 0) is None

@@ -111,7 +111,7 @@ def test_a_connector_is_fenced_again_when_its_provider_has_recovered(ticker: Tic
     def refused() -> bool:
         fencing.start(effect(next(ops)))
         error = str(said.get(timeout=WITHIN_S).error)
-        return error == f"{MAX_HUNG} earlier rounds are still hanging, perhaps in a config provider"
+        return error == f"{MAX_HUNG} earlier rounds of zombie fencing are still blocked, perhaps in a config provider"
 
     wait_until(refused, WITHIN_S, "so many rounds to hang that no more are begun")
     release.set()

@@ -209,7 +209,7 @@ def test_very_many_bad_records_have_a_line_for_the_first_ones(caplog):
     for offset in range(1003):
         refusals.add(FAILURE, original(offset))
     refusals.refused.report_to(TaskMetrics(), skipped=True)
-    assert caplog.messages[1000:] == ["3 more errors of the same batch are not listed"]
+    assert caplog.messages[1000:] == ["3 more errors of the same split are not listed"]
 
 
 @pytest.mark.parametrize(("options", "first", "later"), [
