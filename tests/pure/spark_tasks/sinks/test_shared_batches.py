@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections import deque
 from concurrent.futures import CancelledError, Future
@@ -14,7 +15,7 @@ import pytest
 from spark_tasks.errors import RetriableError
 from spark_tasks.futures import complete, fail
 from spark_tasks.sinks import shared_batches
-from spark_tasks.sinks.shared_batches import Loan, SharedBatches
+from spark_tasks.sinks.shared_batches import ONE_FLIGHT, Loan, SharedBatches
 from spark_tasks.spark.context import ExecutorEndedError
 from tests.rigs.support import wait_until
 
@@ -316,10 +317,18 @@ def test_of_many_tasks_only_a_few_commit_their_offsets_at_a_time(rig: Rig, monke
     assert rig.committed == [f"c-{n}" for n in range(5)] * 3
 
 
-def test_it_is_told_how_long_records_have_waited_until_they_were_written(rig: Rig) -> None:
-    task, loan = rig.lend("c-0", ["a"], ["b"])
-    assert rig.shared.look([loan]) == 0.0
+def test_the_time_that_batches_have_waited_for_others_is_told_but_not_for_their_own_connector(rig: Rig) -> None:
+    begun = time.monotonic()
+    rig.shared.look([rig.lend("c-0", ["a"])[1]])
     rig.flights(1)
+    loan = rig.lend("c-1", ["b"])[1]
+    rig.shared.look([loan])  # waits for the flight of its own connector
+    wait_until(lambda: time.monotonic() - begun > 0.1)
     rig.engine.end("A")
-    wait_until(lambda: task.collected == [["A"]])
-    assert 0.0 < rig.shared.look([loan]) < 60.0
+    rig.flights(2)
+    waited_s = rig.shared.look([loan])
+    assert 0.0 <= waited_s < ONE_FLIGHT * 0.1
+    other = rig.lend("d-0", ["c"], key="other")[1]
+    rig.shared.look([other])
+    rig.flights(3)
+    assert rig.shared.look([other]) > waited_s * (1 - ONE_FLIGHT)
