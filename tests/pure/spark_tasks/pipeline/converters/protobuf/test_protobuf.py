@@ -160,35 +160,6 @@ def read(text, payload, options=None):
     return columns.to_connect(wire, message, schema, options or ProtobufOptions()).to_pylist()[0]
 
 
-def test_entries_of_maps_have_no_optional_fields():
-    """As in the schemas that Confluent's converter registers: a migrated connector registers no other version."""
-    schema = Schema(Type.STRUCT, name="M", fields=(Field("m", Schema(
-        Type.MAP, name="N", optional=True, key=Schema(Type.STRING, optional=True),
-        value=Schema(Type.STRUCT, name="V", optional=True, fields=(Field("x", Schema(Type.STRING, optional=True)),)))),
-    ))  # fmt: skip
-    options = ProtobufOptions(optional=True)
-    files, text, _ = protobuf_file(schema, options)
-    assert text == """syntax = "proto3";
-
-message M {
-  repeated NEntry m = 1;
-
-  message NEntry {
-    string key = 1;
-    V value = 2;
-
-    message V {
-      optional string x = 1;
-    }
-  }
-}
-"""
-    message = Schemas(files).message((0,))
-    wire = columns.from_connect(pa.array([{"m": [("a", None), ("b", {"x": None})]}], to_arrow(schema)), schema, message,
-                                options)
-    assert ProtobufCodec(message).encode(wire).to_pylist() == [b"\x0a\x03\x0a\x01a\x0a\x05\x0a\x01b\x12\0"]
-
-
 def test_symbols_of_enums_are_not_scrubbed():
     """As in Java: only names of fields and types are."""
     field = Field("~", Schema(Type.STRING, name="_E", parameters=((n.ENUM, "_E"), (f"{n.ENUM}._NONE", "0"))))
