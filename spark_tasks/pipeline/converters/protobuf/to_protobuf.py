@@ -169,7 +169,7 @@ class _Maker:
         descriptor = descriptor_pb2.EnumDescriptorProto(name=name)
         try:
             for symbol, number in values:
-                descriptor.value.add(name=self._options.name(symbol), number=int(number))
+                descriptor.value.add(name=symbol, number=int(number))  # never scrubbed, as in Java
         except ValueError as error:
             raise DataError(f"field {out.name}: the enum {name} has a symbol without a number") from error
         descriptor.options.allow_alias = len({value.number for value in descriptor.value}) < len(descriptor.value)
@@ -189,9 +189,7 @@ class _Maker:
         made = message.nested_type.add(name=name)
         for number, part in enumerate((_part(schema.key), _part(schema.value)), 1):
             field = self._field(made, f"{scope}.{name}", ("key", "value")[number - 1], number, part)
-            if field.proto3_optional:
-                field.oneof_index = len(made.oneof_decl)
-                made.oneof_decl.add(name="_" + field.name)
+            field.ClearField("proto3_optional")  # only fields of other messages are optional
 
 
 def _tag(schema: Schema) -> int | None:
