@@ -39,7 +39,6 @@ RECORD = Schema(Type.STRUCT, name="shop.Order", fields=(
 TEXT = """syntax = "proto3";
 package shop;
 
-import "confluent/meta.proto";
 import "confluent/type/decimal.proto";
 import "google/type/date.proto";
 
@@ -56,8 +55,8 @@ message Order {
   confluent.type.Decimal price = 3 [(confluent.field_meta) = {
     params: [
       {
-        key: "scale",
-        value: "2"
+        value: "2",
+        key: "scale"
       }
     ]
   }];
@@ -373,3 +372,13 @@ def test_the_error_for_missing_packages_says_what_to_install(monkeypatch, packag
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=r"pip install 'heeler\[registry\]'"):
         ProtobufConverter().configure(URL, is_key=False)
+
+
+def test_imports_are_in_the_order_of_their_first_use():
+    """As Confluent's converter writes them: in another order, they would be another version of the subject."""
+    fields = [Field("day", Schema(Type.INT32, name=DATE, version=1)),
+              Field("price", Schema(Type.BYTES, name=DECIMAL, version=1)),
+              Field("second", Schema(Type.INT32, name=DATE, version=1))]
+    _, text, _ = protobuf_file(Schema(Type.STRUCT, name="M", fields=tuple(fields)), ProtobufOptions())
+    assert [line for line in text.splitlines() if line.startswith("import")] == [
+        'import "google/type/date.proto";', 'import "confluent/type/decimal.proto";']
