@@ -12,7 +12,7 @@ from actors.assignment.weights import KEY, Weights
 from actors.herder.events import HaltRequested
 from actors.herder.state import connector_of
 from actors.messages.correlation_ids import Epoch
-from actors.messages.events import TaskReconfigurationRequested, TaskRecovered, TaskStalled
+from actors.messages.events import InstanceRecovered, InstanceStalled, TaskReconfigurationRequested
 from actors.messages.requests import (
     DeleteConnector,
     GetConnector,
@@ -243,9 +243,9 @@ def stall(world: World, chance: random.Random) -> None:
         node, epoch, instance = chance.choice(found)
         task, epoch_ = instance.item, Epoch(epoch)
         assert isinstance(task, ConnectorTaskId)
-        node.tell(("instance", epoch), TaskStalled(task, epoch_, "hangs\nFile x, line 1", 1000))
+        node.tell(("instance", epoch), InstanceStalled(task, epoch_, "hangs\nFile x, line 1", 1000))
         if chance.random() < 0.5:
-            node.tell(("instance", epoch), TaskRecovered(task, epoch_))
+            node.tell(("instance", epoch), InstanceRecovered(task, epoch_))
 
 
 def reconfigure(world: World, chance: random.Random) -> None:

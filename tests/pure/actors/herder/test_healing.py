@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from actors.messages.correlation_ids import Epoch
-from actors.messages.events import TaskRecovered, TaskStalled
+from actors.messages.events import InstanceRecovered, InstanceStalled
 from actors.messages.requests import PutConnector, RestartConnectorAndTasks, RestartTask, SetTargetState
 from heeler.worker.metrics.observed import Observed
 from spark_tasks.config.healing import Healing
@@ -193,7 +193,7 @@ def stall(world: World) -> Node:
     node = home(world, T)
     epoch = node.running[T][0]
     node.instances[epoch].stuck = True
-    node.tell(("watchdog", epoch), TaskStalled(T, Epoch(epoch), HANGS, 400))
+    node.tell(("watchdog", epoch), InstanceStalled(T, Epoch(epoch), HANGS, 400))
     return node
 
 
@@ -241,10 +241,10 @@ def test_a_stalled_task_is_only_reported_unless_the_policy_restarts_it() -> None
     assert node.running[T][0] == before
     assert (said(world).restarts, said(world).stalled) == (None, Stall(world.now - 100_400, HANGS))
     [reported] = [line for line in world.story().splitlines() if "File x.py, line 1" in line]
-    assert reported.endswith("TaskStalled, c-0: a read hangs\\nFile x.py, line 1")
+    assert reported.endswith("InstanceStalled, c-0: a read hangs\\nFile x.py, line 1")
     assert "c-0: a read hangs', about='c-0')" in world.story(), "what was logged, without the stack"
     node.instances[before].stuck = False
-    node.tell(("watchdog", before), TaskRecovered(T, Epoch(before)))
+    node.tell(("watchdog", before), InstanceRecovered(T, Epoch(before)))
     world.settle()
     assert (said(world).state, said(world).stalled) == (State.RUNNING, None)
 
@@ -271,7 +271,7 @@ def test_a_task_that_waits_for_others_is_not_restarted() -> None:
     world = started()
     node = home(world, T)
     epoch = node.running[T][0]
-    node.tell("watchdog", TaskStalled(T, Epoch(epoch), "waits for Spark", 400, hangs=False))
+    node.tell("watchdog", InstanceStalled(T, Epoch(epoch), "waits for Spark", 400, hangs=False))
     run(world, 100_000)
     assert node.running[T][0] == epoch
     assert said(world).restarts is None
@@ -284,7 +284,7 @@ def test_a_task_that_makes_progress_is_not_restarted() -> None:
     epoch = node.running[T][0]
     run(world, 500)
     node.instances[epoch].stuck = False
-    node.tell(("watchdog", epoch), TaskRecovered(T, Epoch(epoch)))
+    node.tell(("watchdog", epoch), InstanceRecovered(T, Epoch(epoch)))
     run(world, 10_000)
     assert node.running[T][0] == epoch
     assert (said(world).restarts, said(world).stalled) == (Restarts(0, "stalled: a read hangs"), None)
@@ -294,7 +294,7 @@ def test_a_stall_reported_twice_causes_one_restart() -> None:
     world = started()
     node = stall(world)
     epoch = node.running[T][0]
-    node.tell(("watchdog", epoch), TaskStalled(T, Epoch(epoch), "still", 800))
+    node.tell(("watchdog", epoch), InstanceStalled(T, Epoch(epoch), "still", 800))
     world.settle()
     assert said(world).restarts == Restarts(1, "stalled: a read hangs")
 
