@@ -311,7 +311,8 @@ class Worker:
         return watchdog, progress_limit(self.config.values)
 
     def _start_scaler(self, offset_requests: OffsetRequests) -> Scaler:
-        scaler = Scaler(self._tell_herder, offset_requests.lag, lambda name: self._configs.config.task_count(name))
+        scaler = Scaler(self._tell_herder, offset_requests.lag,
+                        lambda name: self._configs.config.task_count(name))  # noqa: PLW0108 - as it is then
         self._ticker.every("scaler", PULSE_MS, scaler.check)
         self._cleanup.callback(self._ticker.cancel, "scaler")
         self.metrics.scaling = scaler.figures
