@@ -173,10 +173,8 @@ class SparkEngine(Engine):
                 # The caller must not wait for the JVM, which may be suspended.
                 threading.Thread(target=spark.cancel, args=(group,), name=f"cancel-{group}", daemon=True).start()
 
+    @override
     def where(self, batch: Future[list[Any]]) -> str | None:
-        """Returns the stacks of the processes that are running splits of a batch, or None if none is running. Takes
-        seconds.
-        """
         with self._changed:
             names = [s.name for job in self._running.values() for s in job if s.future is batch]
             spark = self._life.spark
