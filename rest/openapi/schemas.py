@@ -88,7 +88,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Worker": an_object("version commit kafka_cluster_id", version=TEXT, commit=TEXT, kafka_cluster_id=TEXT),
     "Health": an_object("status message", status={"type": "string", "enum": ["starting", "healthy", "unhealthy"]},
                         message=TEXT, degraded={
-                            **listed(TEXT), "description": "Tasks that hang or have waited for a long time."}),
+                            **listed(TEXT),
+                            "description": "Connectors and tasks that hang, tasks that have waited for a long time."}),
     "Story": an_object("connector story", connector=TEXT, story=listed(an_object(
         "at cause because what effects", at=TEXT, cause=TEXT, because=_NULLABLE_TEXT, what=TEXT,
         effects=listed(TEXT)))),

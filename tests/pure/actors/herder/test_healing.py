@@ -189,29 +189,32 @@ def test_another_worker_starts_counting_from_zero() -> None:
     assert list(node.state.healed) == [T]
 
 
-def stall(world: World) -> Node:
-    node = home(world, T)
-    epoch = node.running[T][0]
+def stall(world: World, item: ItemId = T) -> Node:
+    node = home(world, item)
+    epoch = node.running[item][0]
     node.instances[epoch].stuck = True
-    node.tell(("watchdog", epoch), InstanceStalled(T, Epoch(epoch), HANGS, 400))
+    node.tell(("watchdog", epoch), InstanceStalled(item, Epoch(epoch), HANGS, 400))
     return node
 
 
-def test_a_stalled_task_is_restarted_and_abandoned_if_it_does_not_stop() -> None:
+@pytest.mark.parametrize("item", [T, C])
+def test_a_stalled_item_is_restarted_and_abandoned_if_it_does_not_stop(item: ItemId) -> None:
     world = started()
-    node = stall(world)
-    before = node.running[T][0]
+    node = stall(world, item)
+    before = node.running[item][0]
     run(world, 0)
-    first = world.now
-    assert (said(world).state, said(world).restarts, said(world).stalled) == (
+    first, status = world.now, said(world, item)
+    assert (status.state, status.restarts, status.stalled) == (
         State.RUNNING, Restarts(0, "stalled: a read hangs", first + 1000), Stall(first - 400, HANGS))
     run(world, 1000)
     assert node.instances[before].stuck, "it is being stopped, which takes until it is given up"
-    assert (said(world).state, said(world).restarts, said(world).stalled) == (
+    status = said(world, item)
+    assert (status.state, status.restarts, status.stalled) == (
         State.RESTARTING, Restarts(1, "stalled: a read hangs"), None)
     world.settle()
-    assert node.running[T][0] != before
-    assert (said(world).state, said(world).restarts, said(world).stalled) == (
+    assert node.running[item][0] != before
+    status = said(world, item)
+    assert (status.state, status.restarts, status.stalled) == (
         State.RUNNING, Restarts(1, "stalled: a read hangs"), None)
     world.check_at_rest()
 
