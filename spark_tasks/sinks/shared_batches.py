@@ -8,7 +8,7 @@ takes a fraction of what as many batches would, each with its own thread, messag
 A lent task is used only by this thread, until its own thread has it back: to rebalance, pause or stop, and for whatever
 is not simple. That is a batch with records that have to be fetched, an error, a bad record, a slow write, a rebalance.
 A shared split that takes longer than CUT_OFF_S is cancelled, and each of its tasks continues on its own, so that only
-the one that hangs does.
+the one that hangs does. Where it hangs is logged before, by a thread of its own: the process has to be asked for that.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Loan:
 @dataclass(slots=True, eq=False)
 class _Flight:
     """A shared split in flight, with the number of each task's splits in it. `started`: when it was submitted; `begun`:
-    when it was found to be in a process (time.monotonic).
+    when it was found to be in a process (time.monotonic). `cut_off`: it is being cancelled.
     """
 
     key: Hashable
@@ -88,6 +88,7 @@ class _Flight:
     future: Future[list[Any]]
     started: float = field(default_factory=time.monotonic)
     begun: float | None = None
+    cut_off: bool = False
 
 
 class SharedBatches:
@@ -299,11 +300,23 @@ class SharedBatches:
                 flight.begun = None
             elif flight.begun is None:
                 flight.begun = now
-            elif now - flight.begun > CUT_OFF_S:
-                names = ", ".join(loan.task.id for loan, _ in flight.loans)
-                _logger.warning("A split shared by %s took longer than %g s and was cancelled. Each task repeats its "
-                                "records in its own split.", names, CUT_OFF_S)
-                self._engine.cancel(flight.future)
+            elif now - flight.begun > CUT_OFF_S and not flight.cut_off:
+                threading.Thread(target=self._report_and_cancel, args=(flight,), name="cut-off", daemon=True).start()
+                flight.cut_off = True  # only now: the system may have had no thread left
+
+    def _report_and_cancel(self, flight: _Flight) -> None:
+        where = None
+        try:
+            where = self._engine.where(flight.future)
+        except Exception:  # whatever it is, the split has to end
+            _logger.exception("Could not find out where a shared split hangs")
+        if flight.future.done():  # meanwhile
+            return
+        ids = [loan.task.id for loan, _ in flight.loans]
+        _logger.warning("A split shared by %s took longer than %g s and was cancelled. Each task repeats its records "
+                        "in its own split.", ", ".join(ids), CUT_OFF_S,
+                        extra={"about": ids[0].rpartition("-")[0], "below": where or ""})
+        self._engine.cancel(flight.future)
 
     def _commit(self) -> None:
         """Commits the offsets of the next few tasks for which that is due."""

@@ -27,6 +27,9 @@ class Engine:
         self.flights: list[tuple[str, Any, Future[list[Any]]]] = []
         self.declined = False
         self.looks = 0
+        self.stack: Exception | str = "in write"
+        self.asked, self.answers = threading.Event(), threading.Event()
+        self.answers.set()
 
     def submit(self, task: str, splits: Any) -> Future[list[Any]]:
         future: Future[list[Any]] = Future()
@@ -39,6 +42,13 @@ class Engine:
     def runs(self, batch: Future[list[Any]]) -> bool:
         self.looks += 1
         return batch.running() and not self.declined
+
+    def where(self, _batch: Future[list[Any]]) -> str:
+        self.asked.set()
+        assert self.answers.wait(10)
+        if isinstance(self.stack, Exception):
+            raise self.stack
+        return self.stack
 
     def begin(self) -> None:
         self.flights[-1][2].set_running_or_notify_cancel()
@@ -259,9 +269,13 @@ def test_each_task_repeats_its_part_of_a_failed_split(rig: Rig, error: Exception
         assert type(loan.outcome) is kind
 
 
-def test_a_split_that_hangs_is_cut_off(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stack", ["in write", OSError("no such file")])
+def test_a_split_that_hangs_is_cut_off(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stack: Exception | str
+) -> None:
     monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
+    rig.engine.stack = stack
     task, loan = rig.lend("c-0", ["a"])
     rig.shared.look([loan])
     rig.flights(1)
@@ -269,6 +283,40 @@ def test_a_split_that_hangs_is_cut_off(rig: Rig, monkeypatch: pytest.MonkeyPatch
     assert task.woken.wait(5)
     assert rig.shared.take_back(loan, 5)
     assert isinstance(loan.outcome, RetriableError)
+    [record] = [record for record in caplog.records if "was cancelled" in record.getMessage()]
+    below = "in write" if stack == "in write" else ""
+    assert (vars(record)["about"], vars(record)["below"]) == ("c", below)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_other_tasks_do_not_wait_for_the_stack_of_a_split_that_is_cut_off(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, ends: bool
+) -> None:
+    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
+    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
+    rig.engine.answers.clear()
+    task, loan = rig.lend("c-0", ["a"])
+    rig.shared.look([loan])
+    rig.flights(1)
+    rig.engine.begin()
+    hanging = rig.engine.flights[-1][2]
+    assert rig.engine.asked.wait(5)
+    other, other_loan = rig.lend("d-0", ["b"], key="other")
+    rig.shared.look([other_loan])
+    rig.flights(2)
+    rig.engine.end("B")
+    wait_until(lambda: other.collected == [["B"]])
+    assert not hanging.done()
+    if ends:
+        complete(hanging, [["A"]])
+    rig.engine.answers.set()
+    if ends:
+        wait_until(lambda: task.collected == [["A"]])
+    else:
+        assert task.woken.wait(5)
+    assert rig.shared.take_back(loan, 5)
+    wait_until(lambda: not any(thread.name == "cut-off" for thread in threading.enumerate()))
+    assert ("was cancelled" in caplog.text) is not ends
 
 
 def test_a_split_that_waits_again_because_a_process_has_declined_it_is_not_cut_off(
