@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from spark_tasks.registry.client import shared
+
 
 class GuidRegistry:
     """If `guids` is False, it returns ids only. Each schema text has one id, whatever its subject is."""
@@ -74,6 +76,7 @@ def _kept(body: Any) -> dict[str, Any]:
 def guid_registry(*, guids: bool = True) -> Iterator[GuidRegistry]:
     """A registry that listens."""
     registry = GuidRegistry(guids=guids)
+    shared.cache_clear()  # its port may have been that of another one, whose answers are remembered
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def handle_one(self) -> None:
