@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from functools import lru_cache
 from typing import Final
 
@@ -31,6 +32,9 @@ class Blame:
     Ten are many: each of ten records in succession would have to lack the same, and the error would have to be silent
     about what. Errors that usually mean a value are believed for 1,000 records; but if they refuse a whole batch of ten
     or more, they are not. An error that can mean nothing but the record is always believed.
+
+    Once a search has accepted a record, the target was there. Only if none of the last ten of the batch is
+    accepted, or none of 1,000, are these judged in the same way: the target may have gone meanwhile.
     """
 
     def __init__(self, *, believes: bool = False) -> None:
@@ -39,13 +43,28 @@ class Blame:
         self._same: tuple[type[Exception], str] | None = None  # the class and the text of the last error
         self._count = self._here = 0  # also in earlier batches; in this one
         self._last_offset = -1
+        self._accepted = False  # in this batch
+        self._after = 0  # records that were refused since
+        self._latest: deque[tuple[Exception, int, int]] = deque(maxlen=_MANY)  # the last ones of these
 
     def begin(self) -> None:
         """A search in a batch begins."""
-        self._here = 0
+        self._here = self._after = 0
+        self._accepted = False
+
+    def accepted(self) -> None:
+        """The writer has accepted records."""
+        self._count = self._here = self._after = 0
+        self._accepted = True
 
     def refused(self, error: Exception, row: int, offset: int, guesser: RowGuesser) -> None:
         """Adds a record that was refused alone: `row` of the batch. Raises ConnectError if there are too many."""
+        if self._accepted:
+            self._latest.append((error, row, offset))
+            self._after += 1
+            if self._after == _MANY_OF_VALUES:
+                self._judge_latest(guesser)
+            return
         text = message_of(error)[:_MAX_TEXT]
         before, self._same = self._same, (type(error), text)
         if self._believes or _means_record(error):
@@ -64,15 +83,22 @@ class Blame:
         if self._count >= (_MANY_OF_VALUES if _means_value(error) else _MANY):
             raise self._error(error)
 
-    def ended(self, last: Exception | None) -> None:
-        """The search has ended, without an accepted record. Raises ConnectError if there were many."""
+    def ended(self, last: Exception | None, guesser: RowGuesser) -> None:
+        """The search has ended; `last`: the error of the record that was refused last. May raise ConnectError."""
+        if self._after >= _MANY:
+            self._judge_latest(guesser)
         if last is not None and self._here >= _MANY:
             raise self._error(last)
+
+    def _judge_latest(self, guesser: RowGuesser) -> None:
+        blame = Blame(believes=self._believes)
+        for error, row, offset in self._latest:
+            blame.refused(error, row, offset, guesser)
 
     def _error(self, error: Exception) -> ConnectError:
         count = max(self._count, self._here)
         wrong = ConnectError(
-            f"the sink's writer has refused {count} records in succession, each of them alone, and accepted none, "
+            f"the sink's writer has refused {count} records in succession, each of them alone, "
             f"always with the same error, which quotes nothing of them. So the target or the writer is at fault rather "
             f"than the records, and none of this batch is skipped. If the records are indeed bad, have the writer "
             f"report them or raise heeler.DataError. The error: {class_of(error)}: {message_of(error)}"

@@ -149,16 +149,15 @@ class WriterRunner:
             [one] = guesser.rows(row, row + 1)
             offset = one.column("offset")[0].as_py()
             reports.append((offset, failed.error))
-            if not messages:
-                blame.refused(failed.error, row, offset, guesser)
+            blame.refused(failed.error, row, offset, guesser)
 
         size = sum(map(len, batches))
         known = None if raised is None else failed(raised, 0, size)
         for message, reported in good_parts(size, attempt, refuse, spacing, known):
             messages.append(message)
+            blame.accepted()
             reports += reported
-        if not messages:
-            blame.ended(reports[-1][1] if reports else None)
+        blame.ended(reports[-1][1] if reports else None, guesser)
         return messages, sorted(reports, key=lambda report: report[0])
 
 

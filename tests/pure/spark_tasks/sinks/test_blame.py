@@ -95,6 +95,26 @@ def test_few_are_refused_whatever_the_error() -> None:
     assert search(Refusing(lambda _: StoreError("no")), 9) == ([], list(range(9)))
 
 
+def test_a_target_that_goes_away_during_a_search_costs_no_record() -> None:
+    """It accepts the first ten, refuses one, accepts ten more, and then goes away."""
+    away = Refusing(lambda _: StoreError("away"), lambda number: number == 1000 + 3 * 10 or number >= 1000 + 3 * 21)
+    for size in (31, 100, 5000):
+        with pytest.raises(ConnectError, match="refused 10 records in succession"):
+            search(away, size)
+    assert search(away, 30)[1] == [10, *range(21, 30)]
+    blame = Blame()
+    with pytest.raises(ConnectError, match="refused 10 records in succession"):
+        search(away, 100, blame=blame)
+    assert search(away, 21, blame=blame)[1] == [10], "the next batch begins anew"
+
+
+def test_many_bad_records_in_the_middle_are_refused() -> None:
+    some = Refusing(lambda _: StoreError("no"), lambda number: 1000 + 3 * 100 <= number < 1000 + 3 * 600)
+    assert search(some, 1000)[1] == list(range(100, 600))
+    last = Refusing(lambda _: ValueError("must not be negative"), lambda number: number >= 1000 + 3 * 100)
+    assert search(last, 200)[1] == list(range(100, 200))
+
+
 def test_records_of_small_batches_count_together_and_each_once() -> None:
     """With three records a second, no batch has ten."""
     writer, blame = Refusing(lambda _: StoreError("away")), Blame()
