@@ -62,6 +62,11 @@ class Engine(Protocol):
         declined waits for another one. Does not block.
         """
 
+    def where(self, batch: Future[list[Any]]) -> str | None:
+        """The stacks of the processes that run a batch's splits; None if none does. Takes seconds at most: two for a
+        process that does not answer.
+        """
+
 
 class OffsetStore(Protocol):
     """The offsets of one source connector, in the worker's offsets topic or in the connector's own."""

@@ -66,10 +66,13 @@ class StopInstance:
 
 @dataclass(frozen=True, slots=True)
 class AbandonInstance:
-    """An instance did not stop in time: cancels what it does and forgets it; its later reports are ignored."""
+    """An instance did not stop within `after_ms`: logs where it hangs, cancels what it does and forgets it; its later
+    reports are ignored.
+    """
 
     item: ItemId
     epoch: Epoch
+    after_ms: int
 
 
 @dataclass(frozen=True, slots=True)

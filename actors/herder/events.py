@@ -11,14 +11,14 @@ from actors.messages.events import (
     ConfigOpDone,
     ConnectorStateReported,
     CoordinatorLost,
+    InstanceRecovered,
+    InstanceStalled,
     Joined,
     JoinPreparing,
     StatusesFlushed,
     StatusesRead,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
-    TaskRecovered,
-    TaskStalled,
     TaskStateReported,
 )
 from actors.messages.requests import Request
@@ -91,7 +91,7 @@ Payload = (
     Loaded | RequestReceived | Validated | TaskConfigsPublished | ProducersFenced
     | TimerFired | Suspended | HaltRequested | ConfigChanged
     | ConfigOpDone | StatusesFlushed | StatusesRead | JoinPreparing | Joined | CoordinatorLost | ConnectorStateReported
-    | TaskStateReported | TaskStalled | TaskRecovered | TaskConfigsGenerated | TaskReconfigurationRequested
+    | TaskStateReported | InstanceStalled | InstanceRecovered | TaskConfigsGenerated | TaskReconfigurationRequested
 )
 
 

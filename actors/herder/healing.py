@@ -13,7 +13,7 @@ from dataclasses import replace
 from actors.herder.standing import Phase
 from actors.herder.state import Healed, Restart, Successor, connector_of
 from actors.herder.turn import Turn
-from actors.messages.events import TaskRecovered, TaskStalled
+from actors.messages.events import InstanceRecovered, InstanceStalled
 from spark_tasks.config.healing import Healing
 from storage.ids import ConnectorName, ItemId, State
 from storage.status.state import Stall
@@ -43,35 +43,35 @@ def on_failed(turn: Turn, item: ItemId) -> None:
         _plan(turn, item, policy, Restart(item, slot.epoch, Successor.AFTER_FAILURE), cause)
 
 
-def on_stalled(turn: Turn, event: TaskStalled) -> None:
-    """A task makes no progress: reports it, and restarts it if its policy says so."""
-    slot = turn.state.slots.get(event.task)
+def on_stalled(turn: Turn, event: InstanceStalled) -> None:
+    """A connector or task makes no progress: reports it, and restarts it if its policy says so."""
+    slot = turn.state.slots.get(event.item)
     if slot is None or slot.epoch != event.epoch or slot.stopping or slot.state is State.FAILED:
         return
-    turn.log("WARNING", f"{event.task}: {event.what}", event.task)
-    turn.set_slot(event.task, replace(slot, stalled=Stall(turn.now - event.for_ms, event.what[:MAX_STALL])))
-    policy = policy_of(turn, event.task)
-    restart = Restart(event.task, event.epoch, Successor.AFTER_STALL)
+    turn.log("WARNING", f"{event.item}: {event.what}", event.item)
+    turn.set_slot(event.item, replace(slot, stalled=Stall(turn.now - event.for_ms, event.what[:MAX_STALL])))
+    policy = policy_of(turn, event.item)
+    restart = Restart(event.item, event.epoch, Successor.AFTER_STALL)
     planned = restart in turn.state.own_requests()
     if policy.stalled and event.hangs and not planned:
         line = f"stalled: {_line(event.what)}"
-        _plan(turn, event.task, policy, restart, line)
-    if slot.state is not None and turn.exists(event.task):
-        turn.status(event.task, slot.state, slot.trace, slot.version)
+        _plan(turn, event.item, policy, restart, line)
+    if slot.state is not None and turn.exists(event.item):
+        turn.status(event.item, slot.state, slot.trace, slot.version)
 
 
-def on_recovered(turn: Turn, event: TaskRecovered) -> None:
-    """A stalled task makes progress again: cancels its restart."""
-    slot, healed = turn.state.slots.get(event.task), turn.state.healed.get(event.task)
+def on_recovered(turn: Turn, event: InstanceRecovered) -> None:
+    """What was stalled makes progress again: cancels its restart."""
+    slot, healed = turn.state.slots.get(event.item), turn.state.healed.get(event.item)
     if slot is None or slot.epoch != event.epoch or slot.stopping:
         return
-    turn.log("INFO", f"{event.task}: makes progress again after a stall", event.task)
-    turn.set_slot(event.task, replace(slot, stalled=None))
+    turn.log("INFO", f"{event.item}: makes progress again after a stall", event.item)
+    turn.set_slot(event.item, replace(slot, stalled=None))
     planned = healed is not None and healed.epoch == event.epoch and healed.next_ms is not None
     if healed is not None and planned and slot.state is State.RUNNING:
-        _remember(turn, event.task, replace(healed, outlook=None))
-    if slot.state is not None and turn.exists(event.task):
-        turn.status(event.task, slot.state, slot.trace, slot.version)
+        _remember(turn, event.item, replace(healed, outlook=None))
+    if slot.state is not None and turn.exists(event.item):
+        turn.status(event.item, slot.state, slot.trace, slot.version)
 
 
 def _plan(turn: Turn, item: ItemId, policy: Healing, request: Restart, cause: str) -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 from actors.herder.effects import CancelTimer, Delegate, Effect, Log, Reply, SetTimer
 from actors.herder.events import Event, RequestReceived, TimerFired
 from actors.messages.commands import AllowJoin, JoinGroup, RequestRejoin
-from actors.messages.events import Joined, JoinPreparing, Remark, TaskStalled
+from actors.messages.events import InstanceStalled, Joined, JoinPreparing, Remark
 from actors.messages.requests import (
     GetConnector,
     GetOffsets,
@@ -65,9 +65,9 @@ def describe(value: object) -> str:
 
 
 def _described(payload: object, mask: Mask) -> str:
-    """An event in one line. For a stalled task, the stack trace of where it hangs follows."""
-    if isinstance(payload, TaskStalled):
-        return _cut(mask(f"{type(payload).__name__}, {payload.task}: {payload.what}"), REMARK_WIDTH)
+    """An event in one line. For a stall, the stack trace of where it hangs follows."""
+    if isinstance(payload, InstanceStalled):
+        return _cut(mask(f"{type(payload).__name__}, {payload.item}: {payload.what}"), REMARK_WIDTH)
     return _cut(mask(describe(payload)))
 
 

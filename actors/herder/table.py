@@ -55,12 +55,12 @@ from actors.messages.events import (
     ConfigChanged,
     ConnectorStateReported,
     CoordinatorLost,
+    InstanceRecovered,
+    InstanceStalled,
     Joined,
     JoinPreparing,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
-    TaskRecovered,
-    TaskStalled,
     TaskStateReported,
 )
 
@@ -125,8 +125,8 @@ EVENTS: Mapping[Kind, Mapping[Phase, Handler]] = {
         (impossible, (LOADING,)), (work.on_report, (*RUNNING, HALTED)), (shutdown.on_report, (HALTING,))),
     TaskStateReported: _row(
         (impossible, (LOADING,)), (work.on_report, (*RUNNING, HALTED)), (shutdown.on_report, (HALTING,))),
-    TaskStalled: _row((impossible, (LOADING,)), (healing.on_stalled, RUNNING), (ignored, ENDING)),
-    TaskRecovered: _row((impossible, (LOADING,)), (healing.on_recovered, RUNNING), (ignored, ENDING)),
+    InstanceStalled: _row((impossible, (LOADING,)), (healing.on_stalled, RUNNING), (ignored, ENDING)),
+    InstanceRecovered: _row((impossible, (LOADING,)), (healing.on_recovered, RUNNING), (ignored, ENDING)),
     HaltRequested: _row((shutdown.on_requested, (LOADING, *RUNNING)), (ignored, ENDING)),
     Timer.STOP: _row(
         (impossible, (LOADING,)), (work.on_stop_timeout, RUNNING), (shutdown.on_stop_timeout, (HALTING,)),

@@ -202,9 +202,7 @@ def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
     epoch = Epoch(int(event.key[1]))
     for item, slot in turn.state.slots.items():
         if slot.epoch == epoch and slot.stopping:
-            turn.log("ERROR", f"{item}: did not stop within {turn.state.settings.graceful_stop_ms} ms "
-                              "(task.shutdown.graceful.timeout.ms) and was abandoned", item)
-            turn.emit(AbandonInstance(item, epoch))
+            turn.emit(AbandonInstance(item, epoch, turn.state.settings.graceful_stop_ms))
             _gone(turn, item)
             return
 

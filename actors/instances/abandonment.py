@@ -43,6 +43,10 @@ class Abandonment:
         if runner is not None:
             runner.stop_starting()
 
+    def where(self) -> str | None:
+        """The stack of the call that the task is in; None if there is none. Any thread."""
+        return self.pace.where() if self.pace is not None else None
+
     def cancel(self) -> None:
         """The task did not stop in time: gives up the batch in flight. Never blocks; any thread."""
         if self.pace is not None:

@@ -26,6 +26,7 @@ from actors.instances.connector_state import (
 )
 from actors.instances.scaler import Watched
 from actors.instances.task import trace_of
+from actors.instances.watchdog import Pace, Watchdog
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
 from actors.messages.correlation_ids import Epoch
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
@@ -51,6 +52,8 @@ Resolve = Callable[[Config, ConnectorName], Mapping[str, str]]
 """Returns a connector's configuration with the placeholders of config providers replaced; raises ConfigError."""
 ReadOffsets = Callable[[ConnectorName, Mapping[str, str]], Sequence[tuple[SourcePartition, SourceOffset]]]
 LogContext = Callable[[ConnectorName], AbstractContextManager[Any]]
+Make = Callable[[Epoch, Callable[["Connector"], None], Pace], pykka.ActorRef["ConnectorActor"]]
+"""Starts a ConnectorActor with its `epoch`, `made` and `pace`."""
 WatchLag = Callable[[ConnectorName, Epoch, Mapping[str, str]], Watched | None]
 """Scaler.watch."""
 
@@ -99,27 +102,40 @@ class _Context(ConnectorContext):
 class ConnectorActors:
     """Creates connector actors for the herder, and abandons those whose plugin hangs."""
 
-    def __init__(self, make: Callable[[Epoch, Callable[[Connector], None]], pykka.ActorRef[ConnectorActor]],
-                 abandoned: Callable[[Epoch], None] = lambda _: None) -> None:
-        """`make` starts an actor, which calls its second argument with the plugin's object once it is created.
-        `abandoned` is called with the epoch of each actor that is abandoned.
+    def __init__(self, make: Make, abandoned: Callable[[Epoch], None] = lambda _: None,
+                 watchdog: Watchdog | None = None, limit_s: Callable[[Config], float] = lambda _: 0.0) -> None:
+        """`make` starts an actor. `abandoned` is called with the epoch of each actor that is abandoned. `limit_s`: how
+        long a call of a plugin with this configuration may take before the watchdog reports it.
         """
         self._make = make
         self._abandoned = abandoned
+        self._watchdog = watchdog or Watchdog(lambda _: None)
+        self._limit_s = limit_s
         self._made: weakref.WeakValueDictionary[str, _Made] = weakref.WeakValueDictionary()
 
     def start(self, epoch: Epoch, command: StartConnector) -> pykka.ActorRef[ConnectorActor]:
         """A new actor, which then has to be sent the StartConnector."""
-        made = _Made(epoch, command.connector)
-        ref = self._make(epoch, made.take)
+        pace = self._watchdog.watch(command.connector, epoch, self._limit_s(command.config))
+        made = _Made(pace)
+        try:
+            ref = self._make(epoch, made.take, pace)
+        except BaseException:  # no actor will end it
+            pace.ended = True
+            raise
         self._made[ref.actor_urn] = made
         return ref
+
+    def where(self, ref: pykka.ActorRef[Any]) -> str | None:
+        """The stack of the call of the plugin that an actor is in; None if there is none. Any thread."""
+        made = self._made.get(ref.actor_urn)
+        return made.pace.where() if made is not None else None
 
     def cancel(self, ref: pykka.ActorRef[Any]) -> None:
         """Abandons an actor's plugin, whose `abandon` is called on a thread of its own. Never blocks; any thread."""
         made = self._made.get(ref.actor_urn)
         if made is not None:
-            self._abandoned(made.epoch)
+            made.pace.ended = True
+            self._abandoned(made.pace.epoch)
             if made.connector is not None:
                 made.abandon(made.connector)
 
@@ -127,10 +143,9 @@ class ConnectorActors:
 class _Made:
     """Holds the plugin's object of an actor; lives as long as the actor, which references `take`."""
 
-    def __init__(self, epoch: Epoch, name: ConnectorName) -> None:
-        self.epoch = epoch
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
         self.connector: Connector | None = None
-        self._name = name
 
     def take(self, connector: Connector) -> None:
         self.connector = connector
@@ -146,13 +161,13 @@ class _Made:
                 self._log(error)
 
         try:
-            threading.Thread(target=call, name=f"abandon-{self._name}", daemon=True).start()
+            threading.Thread(target=call, name=f"abandon-{self.pace.item}", daemon=True).start()
         except RuntimeError as error:  # the system may have no thread left
             self._log(error)
 
     def _log(self, error: Exception) -> None:
         _logger.error("%s: abandon() of the connector failed; what hangs in it may keep its thread and resources",
-                      self._name, exc_info=error, extra={"about": self._name})
+                      self.pace.item, exc_info=error, extra={"about": self.pace.item})
 
 
 class ConnectorActor(PooledActor):
@@ -162,13 +177,16 @@ class ConnectorActor(PooledActor):
         self, epoch: Epoch, tell: Tell, plugins: Plugins, resolve: Resolve, read_offsets: ReadOffsets,
         log_context: LogContext | None = None, metrics: Callable[[ConnectorName], PluginMetrics] | None = None,
         watch_lag: WatchLag | None = None, *, threads: ActorThreads, topic_creation: bool = True,
-        made: Callable[[Connector], None] = lambda _: None,
+        made: Callable[[Connector], None] = lambda _: None, pace: Pace | None = None,
     ) -> None:
-        """`topic_creation`: the worker's topic.creation.enable."""
+        """`made` is called with the plugin's object once it is created. `topic_creation`: the worker's
+        topic.creation.enable.
+        """
         super().__init__(threads)
         self._topic_creation = topic_creation
         self._metrics = metrics or (lambda _name: PluginMetrics())
         self._made = made
+        self._pace = pace
         self._epoch = epoch
         self._tell = tell
         self._plugins = plugins
@@ -190,7 +208,8 @@ class ConnectorActor(PooledActor):
         """Never raises: what the plugin raises makes the connector FAILED."""
         if isinstance(message, StartConnector):
             self._command = message
-        with self._log_context(self._command.connector) if self._command else nullcontext():
+        with (self._log_context(self._command.connector) if self._command else nullcontext(),
+              self._pace.call() if self._pace is not None else nullcontext()):
             self._receive(message)
 
     def _receive(self, message: StartConnector | ChangeTargetState | GenerateTaskConfigs | Stop | _Failed) -> None:
@@ -234,6 +253,8 @@ class ConnectorActor(PooledActor):
             case ConnectorAction.REPORT:
                 self._report(reported(self._phase))
             case ConnectorAction.END:
+                if self._pace is not None:
+                    self._pace.ended = True
                 self.stop()
 
     def _create(self) -> Connector:

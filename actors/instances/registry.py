@@ -11,6 +11,7 @@ import pykka
 from actors.errors import ConflictError
 from actors.herder.effects import AbandonInstance, AskTaskConfigs, ChangeInstance, StartInstance, StopInstance
 from actors.instances.task import trace_of
+from actors.instances.watchdog import presentable
 from actors.messages.commands import (
     ChangeTargetState,
     GenerateTaskConfigs,
@@ -20,7 +21,7 @@ from actors.messages.commands import (
     Stop,
 )
 from actors.messages.correlation_ids import Epoch
-from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskStateReported
+from actors.messages.events import ConnectorStateReported, Remark, TaskConfigsGenerated, TaskStateReported
 from spark_tasks.errors import ConnectError, is_permanent
 from storage.ids import ConnectorTaskId, ItemId, State
 
@@ -34,12 +35,15 @@ class ActorInstances:
     def __init__(self, tell: Tell, connector: Callable[[Epoch, StartConnector], pykka.ActorRef[Any]],
                  task: Callable[[Epoch, StartTask], pykka.ActorRef[Any]],
                  cancel: Callable[[pykka.ActorRef[Any]], None],
-                 stopping: Callable[[pykka.ActorRef[Any]], None] = lambda _: None) -> None:
+                 stopping: Callable[[pykka.ActorRef[Any]], None] = lambda _: None,
+                 where: Callable[[pykka.ActorRef[Any]], str | None] = lambda _: None) -> None:
+        """`where`: the stack of the call that an actor is in; None if there is none."""
         self._tell = tell
         self._connector = connector
         self._task = task
         self._cancel = cancel
         self._stopping = stopping
+        self._where = where
         self._actors: dict[Epoch, tuple[ItemId, pykka.ActorRef[Any]]] = {}
         self._dead: set[Epoch] = set()
 
@@ -67,8 +71,14 @@ class ActorInstances:
             self._stopping(self._actors[effect.epoch][1])
 
     def abandon(self, effect: AbandonInstance) -> None:
-        """Cancels what an actor does; its thread ends once the plugin returns."""
+        """Cancels what an actor does, and reports where it hangs; its thread ends once the plugin returns."""
         entry = self._forget(effect.epoch)
+        stack = self._where(entry[1]) if entry is not None else None
+        line = f"did not stop within {effect.after_ms} ms (task.shutdown.graceful.timeout.ms) and was abandoned"
+        text = presentable(f"{line}; its call on the worker is here:\n{stack}" if stack else line)
+        line, _, below = text.partition("\n")
+        _logger.error("%s: %s", effect.item, line, extra={"about": effect.item, "below": below})
+        self._tell(Remark(effect.item, text, "worker"))
         if entry is not None:
             self._cancel(entry[1])
 

@@ -12,8 +12,8 @@ import threading
 import traceback
 import weakref
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -164,23 +164,19 @@ class TaskActor(pykka.ThreadingActor):
         if self._abandonment.watch(self._runner):
             self._runner.start()
 
-    @contextmanager
-    def _paced(self) -> Iterator[None]:
+    def _paced(self) -> AbstractContextManager[None]:
         """A call of the runner that the watchdog monitors."""
-        if self._pace is None:
-            yield
-            return
-        self._pace.begin()
-        try:
-            yield
-        finally:
-            self._pace.end()
+        return self._pace.call() if self._pace is not None else nullcontext()
 
     def _close(self) -> None:
         """Closes the runner. Its errors do not keep the task from ending."""
         self._alarms.cancel(self._alarm_key)
+        with self._paced():  # a task that has failed is not reported as FAILED before this returns
+            self._close_runner()
         if self._pace is not None:
-            self._pace.ended = True  # from now on the herder's timeout for a graceful stop applies
+            self._pace.ended = True
+
+    def _close_runner(self) -> None:
         runner, self._runner = self._runner, None
         if runner is None:
             return
@@ -344,6 +340,11 @@ class TaskActors:
         abandonment = self._living.get(ref.actor_urn)
         if abandonment is not None:
             abandonment.stop_starting()
+
+    def where(self, ref: pykka.ActorRef[Any]) -> str | None:
+        """The stack of the call that a task is in; None if there is none. Any thread."""
+        abandonment = self._living.get(ref.actor_urn)
+        return abandonment.where() if abandonment is not None else None
 
     def cancel(self, ref: pykka.ActorRef[Any]) -> None:
         """Gives up the batch in flight of a task that does not stop in time. Never blocks; any thread."""

@@ -1,5 +1,6 @@
-"""Finds tasks that have work but make no progress: a call of the plugin that does not return, or a batch that does not
-end (task.progress.timeout.ms). It reports them to the herder, which decides what follows, with a stack trace.
+"""Finds connectors and tasks that have work but make no progress: a call of the plugin that does not return, or a batch
+that does not end (task.progress.timeout.ms). It reports them to the herder, which decides what follows, with a stack
+trace.
 """
 
 from __future__ import annotations
@@ -10,54 +11,64 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from actors.messages.correlation_ids import Epoch
-from actors.messages.events import TaskRecovered, TaskStalled
+from actors.messages.events import InstanceRecovered, InstanceStalled
 from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.task import TaskRunner
-from storage.ids import ConnectorTaskId
+from storage.ids import ItemId
 
 _logger = logging.getLogger(__name__)
+_ENDED = "Its thread has just ended"
 
 Batch = Future[list[Any]]
 Where = Callable[[Batch], str | None]
 """The stack traces of a batch's splits; None if none of them runs. May take seconds."""
-Tell = Callable[[TaskStalled | TaskRecovered], None]
+Tell = Callable[[InstanceStalled | InstanceRecovered], None]
 
 
 class Pace:
-    """The progress of one task instance. The task's own thread calls `begin` and `end`; `overdue` is for any thread."""
+    """The progress of one connector or task instance. The thread that serves it uses `call`; the rest is for any
+    thread.
+    """
 
-    def __init__(self, task: ConnectorTaskId, epoch: Epoch, limit_s: float,
+    def __init__(self, item: ItemId, epoch: Epoch, limit_s: float,
                  clock: Callable[[], float] = time.monotonic) -> None:
         """`limit_s`: how long one call, or one batch, may take; 0: without a limit."""
         self._clock = clock
-        self.task = task
+        self.item = item
         self.epoch = epoch
         self.limit_s = limit_s
-        self.runner: TaskRunner | None = None
-        self.thread: int | None = None
+        self.runner: TaskRunner | None = None  # of a task
         self.ended = False
-        self.stalled: str | None = None  # a description while the task is stalled
-        self._call_since: float | None = None
+        self.stalled: str | None = None  # a description while it is stalled
+        self._call: tuple[int, float] | None = None  # its thread, and since when
         self._batch: tuple[Batch | None, bool] = (None, False)  # the batch, and whether it has begun to run
         self._batch_since = 0.0
         self._due_s = limit_s
 
-    def begin(self) -> None:
-        """A call of the runner begins; called by the task's own thread."""
-        self.thread = threading.get_ident()
-        self._call_since = self._clock()
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """A call of the plugin (or of the task's runner) in this thread."""
+        self._call = threading.get_ident(), self._clock()
+        try:
+            yield
+        finally:
+            self._call = None
 
-    def end(self) -> None:
-        """The call has returned."""
-        self._call_since = None
+    def where(self) -> str | None:
+        """The stack of the call; None if there is none."""
+        call = self._call
+        if call is None:
+            return None
+        stack = stack_of(call[0])
+        return stack if self._call is call else None  # connectors share threads: it may be another one's by now
 
     def overdue(self, now: float) -> Lapse | None:
         """The call or batch that has taken longer than `limit_s`; None if there is none."""
@@ -66,7 +77,7 @@ class Pace:
         if known != self._batch:
             self._batch, self._batch_since = known, now
         batch_s = now - self._batch_since if batch is not None and not batch.done() else 0.0
-        call_s = 0.0 if (since := self._call_since) is None else now - since
+        call_s = 0.0 if (call := self._call) is None else now - call[1]
         limit_s = self.limit_s or math.inf
         if batch_s > limit_s:
             return Lapse(batch_s, batch, call_s)
@@ -80,7 +91,7 @@ class Pace:
         return True
 
     def recovers(self) -> bool:
-        """The task makes progress. Returns whether it was stalled before."""
+        """There is progress. Returns whether it was stalled before."""
         was, self.stalled = self.stalled is not None, None
         self._due_s = self.limit_s
         return was
@@ -88,7 +99,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """A batch (or, without one, a call of the runner) and how long it has taken. `call_s`: how long the call has taken,
+    """A batch (or, without one, a call) and how long it has taken. `call_s`: how long the call has taken,
     0.0 if there is none.
     """
 
@@ -98,7 +109,7 @@ class Lapse:
 
 
 class Watchdog:
-    """Watches the pace of all tasks. `check` has to be called periodically, and returns at once."""
+    """Watches the pace of all connectors and tasks. `check` has to be called periodically, and returns at once."""
 
     def __init__(self, tell: Tell, where: Where = lambda _: None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -107,15 +118,15 @@ class Watchdog:
         self._lock = threading.Lock()
         self._paces: list[Pace] = []
 
-    def watch(self, task: ConnectorTaskId, epoch: Epoch, limit_s: float) -> Pace:
+    def watch(self, item: ItemId, epoch: Epoch, limit_s: float) -> Pace:
         """Watches a new instance until its pace has `ended`."""
-        pace = Pace(task, epoch, limit_s, self._clock)
+        pace = Pace(item, epoch, limit_s, self._clock)
         with self._lock:
             self._paces.append(pace)
         return pace
 
     def check(self) -> None:
-        """Checks all tasks, and reports those that have stalled or make progress again."""
+        """Checks all, and reports those that have stalled or make progress again."""
         with self._lock:
             self._paces = [pace for pace in self._paces if not pace.ended]
             now = self._clock()
@@ -123,18 +134,18 @@ class Watchdog:
                 lapse = pace.overdue(now)
                 if lapse is None:
                     if pace.recovers():
-                        self._tell(TaskRecovered(pace.task, pace.epoch))
+                        self._tell(InstanceRecovered(pace.item, pace.epoch))
                 elif pace.is_due(lapse):
-                    name = f"watchdog-{pace.task}"
+                    name = f"watchdog-{pace.item}"
                     threading.Thread(target=self._report, args=(pace, lapse), name=name, daemon=True).start()
 
     def degraded(self) -> Sequence[str]:
-        """Stalled tasks, each with a description."""
-        return [f"{pace.task}: {pace.stalled}" for pace in self._stalling()]
+        """Stalled connectors and tasks, each with a description."""
+        return [f"{pace.item}: {pace.stalled}" for pace in self._stalling()]
 
-    def stalled(self) -> frozenset[ConnectorTaskId]:
-        """The stalled tasks."""
-        return frozenset(pace.task for pace in self._stalling())
+    def stalled(self) -> frozenset[ItemId]:
+        """The stalled connectors and tasks."""
+        return frozenset(pace.item for pace in self._stalling())
 
     def _stalling(self) -> list[Pace]:
         with self._lock:
@@ -145,21 +156,21 @@ class Watchdog:
             what, stack = self._examine(pace, lapse)
         except Exception:
             # Whatever the error, the stall itself has to be reported.
-            _logger.exception("%s: could not find out where the task hangs", pace.task, extra={"about": pace.task})
+            _logger.exception("%s: could not find out where it hangs", pace.item, extra={"about": pace.item})
             what, stack = f"no progress for {lapse.seconds:.0f} s", ""
-        text = process_secrets().mask(spaces.with_plain_names(f"{what} (task.progress.timeout.ms)\n{stack}".rstrip()))
+        text = presentable(f"{what} (task.progress.timeout.ms)\n{stack}")
         with self._lock:  # so that a stall is never reported after the recovery from it
             if pace.ended or (now := pace.overdue(self._clock())) is None:
                 return
             pace.stalled = what
-            self._tell(TaskStalled(pace.task, pace.epoch, text, int(now.seconds * 1000), hangs=bool(stack)))
+            self._tell(InstanceStalled(pace.item, pace.epoch, text, int(now.seconds * 1000), hangs=bool(stack)))
 
     def _examine(self, pace: Pace, lapse: Lapse) -> tuple[str, str]:
         """A description, and the stack where the task hangs; an empty stack if it waits for other tasks' batches."""
         if lapse.batch is not None and (where := self._where(lapse.batch)) is not None:
             return f"a batch has been running for {lapse.seconds:.0f} s", where
         if lapse.call_s > pace.limit_s:  # the batch, if there is one, waits for this call
-            return f"a call on the worker has not returned for {lapse.call_s:.0f} s", stack_of(pace.thread)
+            return f"a call on the worker has not returned for {lapse.call_s:.0f} s", pace.where() or _ENDED
         return f"a batch has been waiting for {lapse.seconds:.0f} s; no executor process is running it", ""
 
 
@@ -168,4 +179,9 @@ def stack_of(thread: int | None) -> str:
     frame = None
     with suppress(KeyError):
         frame = sys._current_frames()[thread] if thread is not None else None  # noqa: SLF001 - the only way
-    return "".join(traceback.format_stack(frame)).rstrip() if frame is not None else "Its thread has just ended"
+    return "".join(traceback.format_stack(frame)).rstrip() if frame is not None else _ENDED
+
+
+def presentable(text: str) -> str:
+    """A text with stacks for the log and the story: with plain names of modules, and with secrets masked."""
+    return process_secrets().mask(spaces.with_plain_names(text.rstrip()))

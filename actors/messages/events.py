@@ -96,13 +96,13 @@ class TaskStateReported:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskStalled:
-    """A task instance has worked on the same batch for longer than it may (task.progress.timeout.ms). `what`: a
-    description, then the stack where it hangs, with secrets masked. `for_ms`: how long it has worked on the batch.
-    `hangs`: False if it only waits for other tasks, which a restart would not help.
+class InstanceStalled:
+    """A task instance has worked on the same batch, or a connector instance on the same call, for longer than it may
+    (task.progress.timeout.ms). `what`: a description, then the stack where it hangs, with secrets masked. `for_ms`: how
+    long it has worked on that. `hangs`: False if it only waits for other tasks, which a restart would not help.
     """
 
-    task: ConnectorTaskId
+    item: ItemId
     epoch: Epoch
     what: str
     for_ms: int
@@ -110,10 +110,10 @@ class TaskStalled:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskRecovered:
-    """A stalled task instance makes progress again."""
+class InstanceRecovered:
+    """A stalled instance makes progress again."""
 
-    task: ConnectorTaskId
+    item: ItemId
     epoch: Epoch
 
 

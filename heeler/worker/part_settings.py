@@ -46,17 +46,19 @@ def healing_of(worker: Mapping[str, Any]) -> Callable[[Config], Healing]:
 
 
 def progress_limit(worker: Mapping[str, Any]) -> Callable[[Config], float]:
-    """Returns a function that gives the seconds that a task of a connector may take for a batch; if the connector's own
-    setting is invalid, the worker's applies. `worker`: the values of its configuration.
+    """Returns a function that gives the seconds that a task of a connector may take for a batch, and the connector for
+    a call; if the connector's own setting is invalid, the worker's applies. `worker`: the values of its configuration.
     """
 
     def of(connector: Config) -> float:
+        if healing.PROGRESS_TIMEOUT not in connector:  # thousands of connectors may start at once
+            return float(worker[healing.PROGRESS_TIMEOUT]) / 1000
         try:
             values = healing.settings(worker, connector)
         except ConfigError as error:
             _logger.warning("%s: the worker's task.progress.timeout.ms applies: %s", connector.get("name"), error)
             values = healing.settings(worker, {})
-        return float(values["task.progress.timeout.ms"]) / 1000
+        return float(values[healing.PROGRESS_TIMEOUT]) / 1000
 
     return of
 

@@ -86,7 +86,7 @@ from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.kafka.client_metrics import ClientMetrics, figures
 from spark_tasks.process.suspension import process_pulse
 from storage.config.view import ConfigView
-from storage.ids import ConnectorName, ConnectorTaskId, ItemId, TopicName, WorkerId
+from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, TopicName, WorkerId
 from storage.offsets.stores import OffsetStores, OffsetTopic
 from storage.status.state import TopicStatus
 from storage.status.view import StatusView
@@ -256,22 +256,24 @@ class Worker:
         make = TaskRunners(config, task_settings(config), self._plugins, data_plane, self._offsets, self._configs,
                            self.resolve, self._topic_used, Peers(self._tell_herder, leader, self._configs),
                            self.metrics.task).make
+        watched = self._start_watchdog(data_plane)
         tasks = TaskActors(self._tell_herder, make, self._ticker, lambda task: log_context(task.connector, task.task),
-                           self._start_watchdog(data_plane), progress_limit(config.values), data_plane.release)
+                           *watched, data_plane.release)
         offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"],
                                          fencing)
         scaler = self._start_scaler(offset_requests)
         threads, creates = ActorThreads(), config["topic.creation.enable"]
-        connectors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
+        connectors = ConnectorActors(lambda epoch, made, pace: ConnectorActor.start(
             epoch, self._tell_herder, self._plugins, self.resolve,
-            lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context,
-            self.metrics.connector, scaler.watch, threads=threads, made=made, topic_creation=creates), scaler.abandon)
+            lambda name, its: self._offsets.read(name, config.own_offsets(its)), log_context, self.metrics.connector,
+            scaler.watch, threads=threads, topic_creation=creates, made=made, pace=pace), scaler.abandon, *watched)
 
         def cancel(ref: pykka.ActorRef[Any]) -> None:
             tasks.cancel(ref)
             connectors.cancel(ref)
 
-        self._instances = ActorInstances(self._tell_herder, connectors.start, tasks.start, cancel, tasks.stopping)
+        self._instances = ActorInstances(self._tell_herder, connectors.start, tasks.start, cancel, tasks.stopping,
+                                         lambda ref: tasks.where(ref) or connectors.where(ref))
         validation = Validation(self._plugins, config.originals, self.resolve, self._ticker)
         for part in (offset_requests, leader, fencing):
             self._cleanup.callback(part.close)
@@ -300,23 +302,21 @@ class Worker:
         self._core = {"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}}
         self._watch(self._core, threads.retry)
 
-    def _start_watchdog(self, data_plane: DataPlane) -> Watchdog:
+    def _start_watchdog(self, data_plane: DataPlane) -> tuple[Watchdog, Callable[[Config], float]]:
         watchdog = Watchdog(self._tell_herder, data_plane.where)
         self._ticker.every("watchdog", PULSE_MS, watchdog.check)
         self._cleanup.callback(self._ticker.cancel, "watchdog")
         self.view.degraded = lambda: [*watchdog.degraded(), *data_plane.degraded()]
         self.metrics.stalled = watchdog.stalled
-        return watchdog
+        return watchdog, progress_limit(self.config.values)
 
     def _start_scaler(self, offset_requests: OffsetRequests) -> Scaler:
-        scaler = Scaler(self._tell_herder, offset_requests.lag, self._task_count)
+        scaler = Scaler(self._tell_herder, offset_requests.lag,
+                        lambda name: self._configs.config.task_count(name))  # noqa: PLW0108 - as it is then
         self._ticker.every("scaler", PULSE_MS, scaler.check)
         self._cleanup.callback(self._ticker.cancel, "scaler")
         self.metrics.scaling = scaler.figures
         return scaler
-
-    def _task_count(self, connector: ConnectorName) -> int:
-        return self._configs.config.task_count(connector)
 
     def _watch(self, core: Mapping[str, pykka.ActorRef[Any]], start_threads: Callable[[], None]) -> None:
         supervisor = Supervisor(core, self._instances, start_threads, self.fail, self.halting.is_set)

@@ -48,7 +48,7 @@ _RESTARTS: Final = {
 }
 _STALLED: Final = {
     **an_object("since what", since={"type": "string", "format": "date-time"}, what=TEXT),
-    "description": "A task that makes no progress (task.progress.timeout.ms): since when, and where it hangs.",
+    "description": "If it makes no progress (task.progress.timeout.ms): since when, and where it hangs.",
 }
 _VERSION: Final = {
     **_NULLABLE_TEXT,
@@ -69,7 +69,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "TaskStatus": an_object("id state worker_id", id=NUMBER, **_STATUS, restarts=_RESTARTS, stalled=_STALLED),
     "ConnectorStatus": an_object("name connector tasks type", name=TEXT,
                                  connector=an_object("state worker_id", **_STATUS), tasks=listed(ref("TaskStatus")),
-                                 type=KIND, restarts=_RESTARTS),
+                                 type=KIND, restarts=_RESTARTS, stalled=_STALLED),
     "Task": an_object("id config", id=ref("TaskId"), config=ref("Config")),
     "Topics": {**mapped(an_object("topics", topics=listed(TEXT))), "description": "The key is the connector's name."},
     "Offsets": an_object("offsets", offsets=listed(an_object(
@@ -88,7 +88,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Worker": an_object("version commit kafka_cluster_id", version=TEXT, commit=TEXT, kafka_cluster_id=TEXT),
     "Health": an_object("status message", status={"type": "string", "enum": ["starting", "healthy", "unhealthy"]},
                         message=TEXT, degraded={
-                            **listed(TEXT), "description": "Tasks that hang or have waited for a long time."}),
+                            **listed(TEXT),
+                            "description": "Connectors and tasks that hang, tasks that have waited for a long time."}),
     "Story": an_object("connector story", connector=TEXT, story=listed(an_object(
         "at cause because what effects", at=TEXT, cause=TEXT, because=_NULLABLE_TEXT, what=TEXT,
         effects=listed(TEXT)))),

@@ -21,7 +21,7 @@ def blueprint(context: ResourceContext) -> Blueprint:
     @routes.get("/health")
     def health() -> Response:
         code, status, message = context.herder.health()
-        degraded = list(view.degraded())  # an extension of heeler: tasks with problems on a healthy worker
+        degraded = list(view.degraded())  # an extension of heeler: what has problems on a healthy worker
         more = {"degraded": degraded} if degraded else {}
         return json_response({"status": status, "message": message, **more}, code)
 

@@ -142,7 +142,7 @@ def _states(name: str, connector: Status, tasks: Mapping[int, Status], kind: str
 
 
 def _extensions(status: Status) -> dict[str, Any]:
-    """The fields `restarts` and `stalled`, if there were automatic restarts or the task has stalled. The response to a
+    """The fields `restarts` and `stalled`, if there were automatic restarts or it has stalled. The response to a
     restart request does not contain them: a Java worker that forwards it refuses unknown fields.
     """
     shown: dict[str, Any] = {}

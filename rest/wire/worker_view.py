@@ -114,7 +114,7 @@ class WorkerView(Protocol):
         """The worker's loggers."""
 
     def degraded(self) -> Sequence[str]:
-        """Descriptions of tasks that hang or have waited for a long time."""
+        """Descriptions of connectors and tasks that hang, and of tasks that have waited for a long time."""
 
     def metrics(self, names: Collection[str]) -> str:
         """The worker's metrics in Prometheus' format: with Kafka Connect's names (`java`), heeler's, or both."""

@@ -1,4 +1,4 @@
-"""Settings for automatic restarts of failed and stalled tasks: errors.restart.* and task.progress.timeout.ms.
+"""Settings for automatic restarts of what has failed or stalled: errors.restart.* and task.progress.timeout.ms.
 
 The worker's properties apply to all connectors; a connector's configuration overrides them.
 """
@@ -30,7 +30,7 @@ _ERRORS = "Error Handling"
 # name, type, the worker's default, validator, display name, documentation
 _KEYS: Sequence[tuple[str, Type, Any, Validator, str, str]] = (
     ("errors.restart.policy", Type.STRING, OFF, OneOf(OFF, FAILED, ALL), "Restart Policy",
-     ("What to restart automatically: none; failed: failed connectors and tasks; all: also stalled tasks "
+     ("What to restart automatically: none; failed: failed connectors and tasks; all: also stalled ones "
       "(task.progress.timeout.ms). Permanent errors, such as rejected credentials, never cause a restart.")),
     ("errors.restart.limit", Type.INT, 10, between(1, 1000), "Restart Limit",
      "The maximum number of automatic restarts of a connector or task within errors.restart.period.ms."),
@@ -41,8 +41,8 @@ _KEYS: Sequence[tuple[str, Type, Any, Validator, str, str]] = (
     ("errors.restart.backoff.max.ms", Type.LONG, 300_000, between(0, _DAY_MS), "Longest Pause Before a Restart",
      "The maximum pause before a restart, in milliseconds."),
     (PROGRESS_TIMEOUT, Type.LONG, 300_000, between(0, 7 * _DAY_MS), "Progress Timeout",
-     ("The time in one batch, in milliseconds, after which a task is reported as stalled, with the place where it "
-      "hangs; 0: never.")),
+     ("The time in one batch (of a connector: in one call of it), in milliseconds, after which a task is reported as "
+      "stalled, with the place where it hangs; 0: never.")),
 )
 
 

@@ -64,6 +64,8 @@ SECURITY: Final[Mapping[str, Security]] = {
         lambda value: all(name.startswith(_MONITORS) for name in _names(value))),
 }
 """The rejected settings by key."""
+UNREAD_BY_REGISTRY_CLIENTS: Final = ("ssl.enabled.protocols", "ssl.cipher.suites", "ssl.engine.factory.class")
+"""The `ssl.*` settings of Kafka's clients that Confluent's client of a schema registry does not read."""
 _OF_HTTPS: Final = ("ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm")
 
 _JVM: Final = "it applies to Java's TLS or login classes, which heeler does not use; remove it"
@@ -114,27 +116,29 @@ def why_ignored(key: str) -> str | None:
     return IGNORED.get(key) or next((why for p, why in IGNORED_PREFIXES.items() if key.startswith(p)), None)
 
 
-def refused(properties: Mapping[str, str]) -> dict[str, str]:
+def refused(properties: Mapping[str, str], prefix: str = "") -> dict[str, str]:
     """Returns for each rejected setting of a client an error that says why heeler cannot provide the requested
     security. Settings that have no effect with the client's `security.protocol`, as in Java, are not rejected.
+    `prefix`: that of the keys, which those of `properties` lack.
     """
     protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
     return {
-        key: f"Invalid value {value} for configuration {key}: heeler cannot honor it; {one.instead}"
+        key: f"Invalid value {value} for configuration {prefix}{key}: heeler cannot honor it; {one.instead}"
         for key, one in SECURITY.items()
         if (value := properties.get(key, "").strip()) and one.part in protocol.replace("PLAINTEXT", "")
         and not one.harmless(value)
     }
 
 
-def refuse(properties: Mapping[str, str]) -> None:
-    """Raises ConfigError if any setting of a client is rejected."""
-    if wrong := refused(properties):
+def refuse(properties: Mapping[str, str], prefix: str = "") -> None:
+    """Raises ConfigError if any setting of a client is rejected. `prefix`: as for `refused`."""
+    if wrong := refused(properties, prefix):
         raise ConfigError("\n".join(wrong.values()))
 
 
-def refuse_https(tls: Mapping[str, str]) -> None:
-    """Raises ConfigError if any of the REST API's `ssl.*` settings (without prefix) is rejected. Unlike the clients,
-    the REST API supports TLS versions and cipher suites.
+def refuse_https(tls: Mapping[str, str], prefix: str = "") -> None:
+    """Raises ConfigError if any `ssl.*` setting (without prefix) of the REST API, or of a schema registry's client, is
+    rejected. Unlike Kafka's clients, the REST API supports TLS versions and cipher suites; Confluent's client of the
+    registry ignores them. `prefix`: as for `refused`.
     """
-    refuse({"security.protocol": "SSL", **{key: tls[key] for key in _OF_HTTPS if key in tls}})
+    refuse({"security.protocol": "SSL", **{key: tls[key] for key in _OF_HTTPS if key in tls}}, prefix)

@@ -7,6 +7,7 @@ group (of a connector) are in one share, since they write what arrives together 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -17,7 +18,7 @@ MAX_SHARES: Final = 5
 TASKS_OF_SHARE: Final = 50
 
 Look = Callable[[list[Any]], float]
-"""Takes items, and returns how many seconds it has taken lately until such items were worked off."""
+"""Takes items, and returns how many seconds such items have recently waited for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Interests:
         self._of: dict[Hashable, Interest] = {}
         self._partitions: dict[Hashable, frozenset[TopicPartition]] = {}  # as they were when the interest was put
         self._readers: dict[TopicPartition, dict[Hashable, None]] = {}
+        self._share_of: dict[Hashable, int] = {}  # by group, as long as there are several shares
         self.armed: set[Hashable] = set()
 
     def put(self, key: Hashable, interest: Interest) -> bool:
@@ -95,13 +97,24 @@ class Interests:
         return [one for _, one in found]
 
     def shares(self) -> tuple[int, dict[TopicPartition, int]]:
-        """Returns the number of shares, and the share of each partition, from 0 on."""
-        grouped = [one.group for one in self._of.values() if one.group is not None]
-        places = {group: at for at, group in enumerate(dict.fromkeys(grouped))}
-        number = max(1, min(MAX_SHARES, len(places), len(grouped) // TASKS_OF_SHARE))
+        """Returns the number of shares, and the share of each partition. With several, tasks without a group are in
+        share 0, where nothing makes them wait. A group stays in its share, since a partition that moves is in no poll
+        for a moment.
+        """
+        tasks = Counter(one.group for one in self._of.values() if one.group is not None)
+        self._share_of = {group: share for group, share in self._share_of.items() if group in tasks}
+        wanted = min(MAX_SHARES, len(tasks), tasks.total() // TASKS_OF_SHARE)
+        number = max(wanted, *self._share_of.values(), 1)
+        if number == 1:
+            return 1, dict.fromkeys(self._readers, 0)
+        sizes = Counter(dict.fromkeys(range(1, number + 1), 0))
+        for group, share in self._share_of.items():
+            sizes[share] += tasks[group]
+        for group in tasks.keys() - self._share_of.keys():
+            share = self._share_of[group] = min(sizes, key=sizes.__getitem__)
+            sizes[share] += tasks[group]
         share_of: dict[TopicPartition, int] = {}
         for key, interest in self._of.items():
-            share = places.get(interest.group, 0) % number
             for tp in self._partitions[key]:
-                share_of.setdefault(tp, share)
+                share_of.setdefault(tp, self._share_of.get(interest.group, 0))
         return number, share_of

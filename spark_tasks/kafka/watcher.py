@@ -38,10 +38,9 @@ _PARTITION_BYTES: Final = 32 * 1024  # a larger batch is complete only if it is 
 _HELD_BYTES: Final = 8 * 1024 * 1024  # of all partitions
 _PARTITION_HELD_BYTES: Final = 128 * 1024
 _PAUSE_MS: Final = 25.0  # after a response without news for any waiting task
-# For lasting interests. If the CPUs are busy, batches take longer, and larger ones leave more time to others.
-_PAUSE_PER_TASK_MS: Final = 0.3
-_LONGEST_PAUSE_MS: Final = 140.0  # up to twice that, with
-_PAUSE_PER_BATCH: Final = 4  # times as long as a batch takes
+# For lasting interests: for each task, and at most; if there are several shares: up to twice that, as splits wait
+_PAUSES_MS: Final = {"one": (0.2, 80.0), "several": (0.3, 140.0)}
+_PAUSE_PER_WAIT: Final = 6  # for each other. Fewer and larger ones leave more time to whatever needs the CPUs.
 _RETRY_MS: Final = 100
 _LEADER_TIMEOUT_MS: Final = 5_000
 _LEADERS_S: Final = 0.5
@@ -390,11 +389,12 @@ class EndWatcher:
                 interest.wake()
             else:
                 lasting[interest.look].append(interest.item)
-        took_s = max([look(items) for look, items in lasting.items()], default=0.0)
+        waited_s = max([look(items) for look, items in lasting.items()], default=0.0)
         count = sum(map(len, lasting.values()))
         if count < len(woken):
             return 0.0
         if not woken:
             return _PAUSE_MS
-        pause_ms = min(count * self._shares * _PAUSE_PER_TASK_MS, _LONGEST_PAUSE_MS)
-        return min(max(pause_ms, _PAUSE_PER_BATCH * took_s * 1000), 2 * pause_ms)
+        for_each, longest = _PAUSES_MS["one" if self._shares == 1 else "several"]
+        pause_ms = min(count * self._shares * for_each, longest)
+        return pause_ms if self._shares == 1 else min(max(pause_ms, _PAUSE_PER_WAIT * waited_s * 1000), 2 * pause_ms)

@@ -35,6 +35,7 @@ class UnmixableError(Exception):
 
 
 Rows = Sequence[tuple[Schema | None, Any]]
+Plain = Callable[[Any], Any]
 
 
 def runs(rows: Rows) -> list[int]:
@@ -145,14 +146,27 @@ def _days(millis: int) -> int:
     return (millis // _DAY + 2**31) % 2**32 - 2**31
 
 
-def untyped(found: Sequence[Any]) -> Column:
-    """Returns a column of values without a schema. Raises UnmixableError."""
+def untyped(found: Sequence[Any], plain: Plain | None = None) -> Column:
+    """Returns a column of values without a schema. `plain`: returns a value as one that JSON has, for values that do
+    not fit into one column; without it, raises UnmixableError for those.
+    """
+    try:
+        return _untyped(found, plain)
+    except UnmixableError:
+        if plain is None:
+            raise
+    return _untyped([plain(value) for value in found], plain)
+
+
+def _untyped(found: Sequence[Any], plain: Plain | None) -> Column:
     kinds = {type(value) for value in found if value is not None}
     if not kinds:
         return pa.nulls(len(found)), {}
     if len(kinds) > 1:
         return _as_json(found)
     kind = kinds.pop()
+    if kind in (dict, list):
+        return _maps(found, plain) if kind is dict else _lists(found, plain)
     build = _BUILD.get(kind)
     if build:
         return build(found)
@@ -173,26 +187,28 @@ def _pure(value: Any) -> Any:
     return [_pure(item) for item in value] if isinstance(value, list) else value
 
 
-def _lists(found: Sequence[Any]) -> Column:
-    items, metadata = untyped([item for value in found if value is not None for item in value])
+def _lists(found: Sequence[Any], plain: Plain | None) -> Column:
+    items, metadata = untyped([item for value in found if value is not None for item in value], plain)
     item = pa.field("item", items.type, metadata=metadata or None)
     return pa.ListArray.from_arrays(_offsets(found), items, type=pa.list_(item)), {}
 
 
-def _is_wide(found: Sequence[Any]) -> bool:
+def _is_wide(found: Sequence[Any], fewest: int = 2) -> bool:
     """Returns whether the maps have so many different keys that these must be data: a column for each key would have a
-    cell for each map.
+    cell for each map. Fewer than `fewest` maps are never wide.
     """
     names: set[Any] = set()
     for value in found:
         if isinstance(value, dict):
             names.update(value)
-    return len(found) > 1 and len(names) > most_members(len(found))
+    return len(found) >= fewest and len(names) > most_members(len(found))
 
 
-def _maps(found: Sequence[Any]) -> Column:
+def _maps(found: Sequence[Any], plain: Plain | None) -> Column:
     if any(type(key) is not str for value in found if value is not None for key in value):
         raise UnmixableError
+    if plain is not None and _is_wide(found, 1):
+        return _as_json([plain(value) for value in found])
     if _is_wide(found):
         with suppress(UnmixableError):
             return _as_json(found)
@@ -201,12 +217,13 @@ def _maps(found: Sequence[Any]) -> Column:
     for name in _names([value for value in found if value is not None]):
         cells = [None if value is None else value.get(name) for value in found]
         present = sum(value is not None and name in value for value in found)
-        array, metadata = untyped(cells)
+        array, metadata = untyped(cells, plain)
         if present < rows:
             metadata = {**metadata, ABSENT_KEY: ABSENT_NULL}
             if any(value is not None and name in value and value[name] is None for value in found):
                 texts = [
-                    None if value is None or name not in value else json_text.canonical(_pure(value[name]))
+                    None if value is None or name not in value else json_text.canonical(
+                        _pure(value[name] if plain is None else plain(value[name])))
                     for value in found
                 ]
                 array, metadata[FORM_KEY] = pa.array(texts, pa.string()), FORM_JSON
@@ -240,6 +257,4 @@ def _decimals(found: Sequence[Any]) -> Column:
         raise DataError(f"a Decimal has no Arrow type: {error}") from error
 
 
-_BUILD: dict[type, Callable[[Sequence[Any]], Column]] = {
-    dict: _maps, list: _lists, Moment: _moments, Decimal: _decimals,
-}  # fmt: skip
+_BUILD: dict[type, Callable[[Sequence[Any]], Column]] = {Moment: _moments, Decimal: _decimals}

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigValue
 from spark_tasks.errors import ConfigError
-from spark_tasks.registry.settings import NO_REGISTRY, without_user
+from spark_tasks.registry.settings import NO_REGISTRY, without_prefix, without_user
 
 PREFIX = "apicurio.registry."
 _URL = "schema.registry.url"
@@ -86,12 +86,19 @@ _REQUIRED = f'Missing required configuration "{_URL}" which has no default value
 _MISSING = f"{_REQUIRED} Please {NO_REGISTRY}."
 
 
+def unified(props: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings with the names of settings.REGISTRY_KEYS, instead of Apicurio's or those with a prefix.
+    Raises ConfigError.
+    """
+    return without_prefix(translated(props))
+
+
 class RegistryConfigDef(ConfigDef):
-    """The keys of a converter with a registry. Apicurio's keys are accepted, too."""
+    """The keys of a converter with a registry. Other names of keys are accepted, too: see `unified`."""
 
     @override
     def parse(self, props: Mapping[str, Any]) -> dict[str, Any]:
-        props = translated(props)
+        props = unified(props)
         if _URL not in props:
             raise ConfigError(_MISSING)
         return super().parse(props)
@@ -100,7 +107,7 @@ class RegistryConfigDef(ConfigDef):
     def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
         """Validates the settings. Reports errors in Apicurio's keys as errors of schema.registry.url."""
         try:
-            results = super().validate_all(translated(props))
+            results = super().validate_all(unified(props))
         except ConfigError as error:
             results = super().validate_all(props)
             results[_URL].errors[:] = [str(error)]

@@ -73,15 +73,15 @@ def shared(settings: tuple[tuple[str, Any], ...]) -> Registry:
 
 def registry_of(values: Mapping[str, Any], configs: Mapping[str, str]) -> Registry:
     """Returns the registry for a converter's settings. `values`: those of settings.REGISTRY_KEYS, parsed; `configs`:
-    all settings, unparsed, for keys with a prefix.
+    all settings (see apicurio.unified), unparsed, for keys with a prefix. Raises ConfigError.
     """
     free = (TLS_PREFIX + "ssl.", "request.header.", "bearer.auth.", "basic.auth.")
     passed = {key: str(value) for key, value in configs.items() if key.startswith(free)}
     known = {key: _frozen(values[key]) for key in (
         "schema.registry.url", "schema.registry.url.randomize", "normalize.schemas", "latest.cache.size",
-        "latest.cache.ttl.sec", "max.schemas.per.subject", "schema.registry.basic.auth.user.info",
-        "basic.auth.credentials.source", "bearer.auth.credentials.source", "proxy.host", "proxy.port",
-        "http.connect.timeout.ms", "http.read.timeout.ms", "max.retries", "retries.wait.ms", "retries.max.wait.ms",
+        "latest.cache.ttl.sec", "max.schemas.per.subject", "basic.auth.credentials.source",
+        "bearer.auth.credentials.source", "proxy.host", "proxy.port", "http.connect.timeout.ms",
+        "http.read.timeout.ms", "max.retries", "retries.wait.ms", "retries.max.wait.ms",
     )}
     return shared(tuple(sorted({**passed, **known}.items())))
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from spark_tasks.config.client_keys import client_config_def
 from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, Importance, Password, Type, at_least, between
+from spark_tasks.config.unsupported import UNREAD_BY_REGISTRY_CLIENTS, refuse_https
 from spark_tasks.errors import ConfigError
 
 _SERIALIZERS = "io.confluent.kafka.serializers"
@@ -80,7 +81,7 @@ retries.wait.ms INT LOW =1000 The maximum backoff before the first retry.
 retries.max.wait.ms INT LOW =20000 The maximum backoff before any retry.
 """
 TLS_PREFIX = "schema.registry."
-
+_OF_CLIENT = ("basic.auth.", "bearer.auth.", "proxy.", "http.", "max.retries", "retries.")
 
 _RANGES = {"bearer.auth.cache.expiry.buffer.seconds": between(0, 3600)} | dict.fromkeys(
     ("http.connect.timeout.ms", "http.read.timeout.ms", "max.retries", "retries.wait.ms", "retries.max.wait.ms"),
@@ -92,7 +93,9 @@ def _keys() -> Iterator[ConfigKey]:
         yield _key(*line.split(maxsplit=4))
     for name, key in client_config_def("producer").keys.items():
         if name.startswith("ssl."):
-            yield replace(key, name=TLS_PREFIX + name, doc=f"As {name} of Kafka's clients, for the registry.")
+            doc = ("Has no effect, as in Confluent's client." if name in UNREAD_BY_REGISTRY_CLIENTS else
+                   f"As {name} of Kafka's clients, for the registry.")
+            yield replace(key, name=TLS_PREFIX + name, doc=doc)
 
 
 def _key(name: str, kind: str, importance: str, default: str, doc: str) -> ConfigKey:
@@ -121,6 +124,16 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 }
 
 
+def without_prefix(props: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings, with those of the client that have the prefix `schema.registry.` also without it, as
+    Confluent's client reads them. If both forms are set, the one with the prefix wins. (In Java, the order of a hash
+    map decides.)
+    """
+    bare = {key.removeprefix(TLS_PREFIX): value for key, value in props.items()
+            if key.startswith(TLS_PREFIX) and value not in (None, "")}
+    return {**props, **{name: value for name, value in bare.items() if name.startswith(_OF_CLIENT)}}
+
+
 NO_REGISTRY: Final = ("name at least one URL, such as http://registry:8081; a converter of this kind needs "
                       "a registry (JsonConverter does not)")
 
@@ -138,6 +151,9 @@ def check(values: Mapping[str, Any]) -> None:
             raise ConfigError(f"Invalid value {values[name]} for configuration {name}: {remedy}")
     if values["basic.auth.credentials.source"] == "USER_INFO":
         user_info(values)
+    urls = (*values["schema.registry.url"], values["bearer.auth.issuer.endpoint.url"] or "")
+    if any(url.startswith("https://") for url in urls):
+        refuse_https({key.removeprefix(TLS_PREFIX): str(value or "") for key, value in values.items()}, TLS_PREFIX)
 
 
 def _check_url(url: str) -> None:
@@ -168,8 +184,8 @@ def user_info(values: Mapping[str, Any]) -> str:
     """Returns user and password, with a colon between them. `values`: with Passwords or their texts. Raises
     ConfigError.
     """
-    given = (values.get("basic.auth.user.info"), values["schema.registry.basic.auth.user.info"])
-    user = next(filter(None, (one.value if isinstance(one, Password) else one for one in given)), "")
+    given = values.get("basic.auth.user.info") or ""
+    user: str = given.value if isinstance(given, Password) else given
     if not user:
         raise ConfigError("basic.auth.user.info is missing, although basic.auth.credentials.source is USER_INFO; set "
                           "it to user:password")

@@ -8,7 +8,7 @@ takes a fraction of what as many batches would, each with its own thread, messag
 A lent task is used only by this thread, until its own thread has it back: to rebalance, pause or stop, and for whatever
 is not simple. That is a batch with records that have to be fetched, an error, a bad record, a slow write, a rebalance.
 A shared split that takes longer than CUT_OFF_S is cancelled, and each of its tasks continues on its own, so that only
-the one that hangs does.
+the one that hangs does. Where it hangs is logged before, by a thread of its own: the process has to be asked for that.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _logger = logging.getLogger(__name__)
 CUT_OFF_S: Final = 3.0  # for splits that took milliseconds before
 TICK_S: Final = 0.1
 COMMITS_AT_ONCE: Final = max(1, int(COMMITS_PER_S * TICK_S))  # in a tick: many at once delay the records behind them
+ONE_FLIGHT: Final = 0.05  # in the average of how long flights have waited
 # The next shared split starts when the one before it has ended. So, with many tasks, each gets more records instead of
 # all CPUs. Only a short one is waited for, so that a slow writer delays the others once, by this time.
-ONE_FLIGHT: Final = 0.05  # in the average of how long flights take
 SHORT_S: Final = 0.005
 AT_ONCE: Final = max(1, (os.cpu_count() or 1) // 2)
 
@@ -80,15 +80,15 @@ class Loan:
 @dataclass(slots=True, eq=False)
 class _Flight:
     """A shared split in flight, with the number of each task's splits in it. `started`: when it was submitted; `begun`:
-    when it was found to be in a process (time.monotonic).
+    when it was found to be in a process (time.monotonic). `cut_off`: it is being cancelled.
     """
 
     key: Hashable
     loans: list[tuple[Loan, int]]
     future: Future[list[Any]]
-    since: float
     started: float = field(default_factory=time.monotonic)
     begun: float | None = None
+    cut_off: bool = False
 
 
 class SharedBatches:
@@ -98,12 +98,12 @@ class SharedBatches:
         self._engine = engine
         self._changed = threading.Condition()
         self._event = threading.Event()
-        self._news: dict[Hashable, dict[Loan, float]] = {}  # by key, with the time (time.monotonic); the oldest first
+        self._news: dict[Hashable, dict[Loan, float]] = {}  # by key, and since when (time.monotonic), the oldest first
         self._uncommitted: dict[Loan, None] = {}  # those first whose turn is next
         self._flights: dict[Hashable, _Flight] = {}
         self._landed: deque[_Flight] = deque()
         self._ticked = 0.0
-        self._took_s = 0.0
+        self._waited_s = 0.0
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -118,15 +118,15 @@ class SharedBatches:
         return loan
 
     def look(self, loans: Iterable[Loan]) -> float:
-        """There may be records for these tasks. Returns how many seconds it has taken lately until such records were
-        written. Any thread.
+        """There may be records for these tasks. Returns how many seconds batches have recently waited for those of
+        other connectors. Any thread.
         """
         with self._changed:
             for loan in loans:
                 self._has_news(loan)
         if not self._event.is_set():  # hundreds of times a second
             self._event.set()
-        return self._took_s
+        return self._waited_s
 
     def take_back(self, loan: Loan, timeout_s: float) -> bool:
         """Ends a loan, after the task's batch in flight. Returns False if that takes longer than the timeout; the task
@@ -202,7 +202,8 @@ class SharedBatches:
                 loans = [loan for loan in waiting if not loan.ended]
                 for loan in loans:
                     loan.busy = True
-            self._submit_group(key, loans, next(iter(waiting.values())))
+            self._waited_s += ONE_FLIGHT * (time.monotonic() - next(iter(waiting.values())) - self._waited_s)
+            self._submit_group(key, loans)
         return pause_s if self._news.keys() - self._flights.keys() else 0.0
 
     def _pause_s(self) -> float:
@@ -211,7 +212,7 @@ class SharedBatches:
         recent = sorted(flight.started - old for flight in self._flights.values() if flight.started > old)
         return recent[-AT_ONCE] if len(recent) >= AT_ONCE else 0.0
 
-    def _submit_group(self, key: Hashable, loans: Iterable[Loan], since: float) -> None:
+    def _submit_group(self, key: Hashable, loans: Iterable[Loan]) -> None:
         """Starts a flight with what these tasks have planned."""
         members: list[tuple[Loan, int]] = []
         splits: list[SinkSplit] = []
@@ -236,7 +237,7 @@ class SharedBatches:
         except Exception as error:  # noqa: BLE001 - the tasks handle it
             future = Future()
             fail(future, error)
-        flight = self._flights[key] = _Flight(key, members, future, since)
+        flight = self._flights[key] = _Flight(key, members, future)
         for loan, _ in members:
             loan.batch = future
         future.add_done_callback(lambda _: self._land(flight))
@@ -247,6 +248,9 @@ class SharedBatches:
 
     def _collect(self, flight: _Flight) -> None:
         del self._flights[flight.key]
+        with self._changed:
+            if waiting := self._news.get(flight.key):  # for this flight, not for others
+                self._news[flight.key] = dict.fromkeys(waiting, time.monotonic())
         loans = [loan for loan, _ in flight.loans]
         error = None if flight.future.cancelled() else error_of(flight.future)
         if flight.future.cancelled():  # withdrawn for one of the tasks
@@ -259,7 +263,6 @@ class SharedBatches:
                 loan.outcome = _retriable(error)
                 self._end(loan)
         else:
-            self._took_s += ONE_FLIGHT * (time.monotonic() - flight.since - self._took_s)
             (results,), at = flight.future.result(), 0
             for loan, count in flight.loans:
                 self._collect_one(loan, results[at : at + count])
@@ -297,11 +300,23 @@ class SharedBatches:
                 flight.begun = None
             elif flight.begun is None:
                 flight.begun = now
-            elif now - flight.begun > CUT_OFF_S:
-                names = ", ".join(loan.task.id for loan, _ in flight.loans)
-                _logger.warning("A split shared by %s took longer than %g s and was cancelled. Each task repeats its "
-                                "records in its own split.", names, CUT_OFF_S)
-                self._engine.cancel(flight.future)
+            elif now - flight.begun > CUT_OFF_S and not flight.cut_off:
+                threading.Thread(target=self._report_and_cancel, args=(flight,), name="cut-off", daemon=True).start()
+                flight.cut_off = True  # only now: the system may have had no thread left
+
+    def _report_and_cancel(self, flight: _Flight) -> None:
+        where = None
+        try:
+            where = self._engine.where(flight.future)
+        except Exception:  # whatever it is, the split has to end
+            _logger.exception("Could not find out where a shared split hangs")
+        if flight.future.done():  # meanwhile
+            return
+        ids = [loan.task.id for loan, _ in flight.loans]
+        _logger.warning("A split shared by %s took longer than %g s and was cancelled. Each task repeats its records "
+                        "in its own split.", ", ".join(ids), CUT_OFF_S,
+                        extra={"about": ids[0].rpartition("-")[0], "below": where or ""})
+        self._engine.cancel(flight.future)
 
     def _commit(self) -> None:
         """Commits the offsets of the next few tasks for which that is due."""

@@ -40,6 +40,7 @@ class _Submission:
     pickled: list[bytes]
     seconds: float
     future: Future[list[Any]] = field(default_factory=Future)
+    submitted: float = field(default_factory=time.monotonic)
     begun: float = 0.0
 
     @property
@@ -70,11 +71,14 @@ class _WarmSplit:
 
 class SparkEngine(Engine):
     """Runs batches as Spark jobs. `spark`: the worker's properties for Spark (see spark_settings). `max_result_bytes`:
-    the maximum size of a split's result.
+    the maximum size of a split's result. `slow_s`: the time after which `degraded` names a batch; 0: never.
     """
 
-    def __init__(self, spark: Mapping[str, str], max_result_bytes: int = MAX_RESULT_BYTES) -> None:
+    def __init__(
+        self, spark: Mapping[str, str], max_result_bytes: int = MAX_RESULT_BYTES, slow_s: float = 0.0
+    ) -> None:
         self._max_result_bytes = max_result_bytes
+        self._slow_s = slow_s
         self._changed = threading.Condition()
         self._life = SparkLifecycle(
             spark_settings(spark), self._changed, up=self._up, failed=self._fail_waiting
@@ -169,18 +173,26 @@ class SparkEngine(Engine):
                 # The caller must not wait for the JVM, which may be suspended.
                 threading.Thread(target=spark.cancel, args=(group,), name=f"cancel-{group}", daemon=True).start()
 
+    @override
     def where(self, batch: Future[list[Any]]) -> str | None:
-        """Returns the stacks of the processes that are running splits of a batch, or None if none is running. Takes
-        seconds.
-        """
         with self._changed:
             names = [s.name for job in self._running.values() for s in job if s.future is batch]
             spark = self._life.spark
         return spark.where(names[0]) if names and spark is not None else None
 
     def degraded(self) -> Sequence[str]:
-        """Returns no tasks: in this mode, only the worker's watchdog finds tasks that hang."""
-        return ()
+        """Returns the tasks with a batch that has been running or waiting for longer than `slow_s`. Where it hangs is
+        reported by the worker's watchdog.
+        """
+        if not self._slow_s:
+            return ()
+        now = time.monotonic()
+        with self._changed:
+            running = [s for job in self._running.values() for s in job if not s.future.done()]
+            batches = [(s.task, "running", s.begun) for s in running]
+            batches += [(s.task, "waiting for Spark", s.submitted) for s in self._waiting.values()]
+        return [f"{task}: a batch has been {what} for {now - since:.0f} s" for task, what, since in batches
+                if now - since > self._slow_s]
 
     def figures(self) -> EngineFigures:
         """Returns the engine's metrics."""

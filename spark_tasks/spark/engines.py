@@ -21,5 +21,5 @@ def engine_of(
     see ResidentEngine. Raises ConfigError.
     """
     if settings.mode == BATCH:
-        return SparkEngine(spark, settings.max_result_bytes)
+        return SparkEngine(spark, settings.max_result_bytes, settings.slow_s)
     return ResidentEngine(spark, settings, hangs)

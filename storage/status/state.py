@@ -23,8 +23,8 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A task makes no progress (task.progress.timeout.ms). `since_ms`: since when, in ms since 1970; `what`: what it is
-    doing, in one line, followed by the stack trace of where it hangs.
+    """A connector or task makes no progress (task.progress.timeout.ms). `since_ms`: since when, in ms since 1970;
+    `what`: what it is doing, in one line, followed by the stack trace of where it hangs.
     """
 
     since_ms: int

@@ -81,6 +81,9 @@ class ThreadEngine:
     def runs(self, batch: Future[list[Any]]) -> bool:
         return batch.running()
 
+    def where(self, _batch: Future[list[Any]]) -> str | None:
+        return None
+
     def await_spark(self) -> None:
         raise AssertionError("there is no Spark here")
 

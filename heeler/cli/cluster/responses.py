@@ -91,8 +91,8 @@ class ConnectorOverview:
 
     @property
     def stalled(self) -> bool:
-        """Whether a task makes no progress."""
-        return any(part.stalled for part in self.tasks)
+        """Whether the connector or a task makes no progress."""
+        return any(part.stalled for part in self)
 
     @property
     def running(self) -> int:

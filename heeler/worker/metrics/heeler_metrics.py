@@ -12,7 +12,7 @@ from heeler.worker.metrics.text import Kind, Page, labels
 from spark_tasks.metrics.engine import EngineFigures, memory_of
 from spark_tasks.metrics.plugins import Figures
 from spark_tasks.metrics.task import TaskMetrics
-from storage.ids import ConnectorName, ConnectorTaskId
+from storage.ids import ConnectorName, ItemId
 
 _DROPPED = "heeler_plugin_dropped_total"
 _AFTER_READING = ("convert", "transform", "write", "commit", "task")
@@ -83,7 +83,7 @@ def scaling(page: Page, rows: Sequence[ConnectorRow], found: Mapping[ConnectorNa
              [(row.labels, figures.lag) for row, figures in scaled if figures.lag is not None])
 
 
-def stalled(page: Page, rows: Sequence[TaskRow], found: Collection[ConnectorTaskId]) -> None:
+def stalled(page: Page, rows: Sequence[TaskRow], found: Collection[ItemId]) -> None:
     """Metrics of the watchdog."""
     page.add("heeler_task_stalled", "gauge", "1 while the task makes no progress for task.progress.timeout.ms.",
              [(row.labels, int(row.id in found)) for row in rows])

@@ -48,7 +48,7 @@ class WorkerMetrics:
         self._kept = Kept()
         self._plugins_of_tasks: dict[ConnectorTaskId, tuple[object, TaskPlugins]] = {}
         self.worker_id = WorkerId("")
-        self.stalled: Callable[[], Collection[ConnectorTaskId]] = frozenset
+        self.stalled: Callable[[], Collection[ItemId]] = frozenset
         self.scaling: Callable[[], Mapping[ConnectorName, Scaled]] = dict
         self.queues: Queues = lambda: ({}, {})
         self.engine: Callable[[], EngineFigures] = EngineFigures

@@ -24,7 +24,7 @@ from spark_tasks.pipeline.converters.base import (
     MixedSchemasError,
     schema_of,
 )
-from spark_tasks.registry.apicurio import RegistryConfigDef, translated
+from spark_tasks.registry.apicurio import RegistryConfigDef, unified
 from spark_tasks.registry.caches import with_failures
 from spark_tasks.registry.client import SchemaName, SchemaText, registry_of, require_packages
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, UnusableSchemaError
@@ -97,7 +97,7 @@ class RegisteredConverter(Converter):
     @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
         """Raises ConfigError for invalid settings and if packages of the extra are missing."""
-        configs = translated(configs)
+        configs = unified(configs)
         values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
         check(values)
         require_packages(*self.packages)

@@ -263,8 +263,8 @@ class ResidentEngine(Engine):
         if self._pool is not None:
             self._pool.release(connector)
 
+    @override
     def where(self, batch: Future[list[Any]]) -> str | None:
-        """The stack traces of a batch's splits; None if none of them runs."""
         return self._monitor.where(batch) if self._monitor is not None else None
 
     def degraded(self) -> Sequence[str]:

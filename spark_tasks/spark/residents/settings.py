@@ -23,7 +23,8 @@ def default_running() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSettings:
-    """`mode`: RESIDENT or BATCH, for which only `max_result_bytes` applies: the maximum size of a split's result.
+    """`mode`: RESIDENT or BATCH, for which only `slow_s` and `max_result_bytes` apply. `slow_s`: the time after which a
+    split is reported; 0: never. `max_result_bytes`: the maximum size of a split's result.
     `max_processes`: the maximum number of processes; `running`: of splits that use the CPU at the same time (those that
     wait for something else or run for long do not count).
     `spark_delay_s`: how long after the first batch a local Spark is started; None: when the executors are quiet.

@@ -12,7 +12,7 @@ from actors.assignment.weights import KEY, Weights
 from actors.herder.events import HaltRequested
 from actors.herder.state import connector_of
 from actors.messages.correlation_ids import Epoch
-from actors.messages.events import TaskReconfigurationRequested, TaskRecovered, TaskStalled
+from actors.messages.events import InstanceRecovered, InstanceStalled, TaskReconfigurationRequested
 from actors.messages.requests import (
     DeleteConnector,
     GetConnector,
@@ -237,15 +237,13 @@ def fail(world: World, chance: random.Random) -> None:
 
 
 def stall(world: World, chance: random.Random) -> None:
-    found = [(n, e, i) for n in world.living() for e, i in n.instances.items()
-             if i.state is State.RUNNING and isinstance(i.item, ConnectorTaskId)]
+    found = [(n, e, i) for n in world.living() for e, i in n.instances.items() if i.state in (State.RUNNING, None)]
     if found:
         node, epoch, instance = chance.choice(found)
-        task, epoch_ = instance.item, Epoch(epoch)
-        assert isinstance(task, ConnectorTaskId)
-        node.tell(("instance", epoch), TaskStalled(task, epoch_, "hangs\nFile x, line 1", 1000))
+        item, epoch_ = instance.item, Epoch(epoch)
+        node.tell(("instance", epoch), InstanceStalled(item, epoch_, "hangs\nFile x, line 1", 1000))
         if chance.random() < 0.5:
-            node.tell(("instance", epoch), TaskRecovered(task, epoch_))
+            node.tell(("instance", epoch), InstanceRecovered(item, epoch_))
 
 
 def reconfigure(world: World, chance: random.Random) -> None:

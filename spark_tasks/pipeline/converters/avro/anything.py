@@ -17,17 +17,18 @@ from fastavro.schema import parse_schema
 from spark_tasks.data.columns import Metadata
 from spark_tasks.data.schema import Type
 from spark_tasks.errors import DataError
+from spark_tasks.java.hash import hash_order
 from spark_tasks.limits import MAX_DEPTH
-from spark_tasks.pipeline.converters import json_text
 from spark_tasks.pipeline.converters.avro.codec import by_index
 from spark_tasks.pipeline.converters.avro.names import AVRO_NAMES
 from spark_tasks.pipeline.converters.avro.to_avro import ANYTHING
 from spark_tasks.pipeline.converters.base import BadRowsError, Column
-from spark_tasks.pipeline.converters.json_columns import parse_columns
+from spark_tasks.pipeline.java_columns import untyped
 from spark_tasks.pipeline.java_values import class_name, schema_type, values
 
 _FULL_NAME = f"{ANYTHING['namespace']}.{ANYTHING['name']}"
 _PARSED = parse_schema(ANYTHING)
+_NARROW = {"int": np.int32, "float": np.float32}
 _SIMPLE = ("boolean", "bytes", "double", "float", "int", "long", "string")
 
 
@@ -66,38 +67,51 @@ def is_anything(text: str) -> bool:
 
 def read(payloads: list[bytes], skip: int) -> Column:
     """Converts payloads to a schemaless column. `skip`: the bytes before each payload. Raises BadRowsError."""
-    texts, bad = [], []
+    found, bad = [], []
     for row, payload in enumerate(payloads):
         try:
-            value = _value(fastavro.schemaless_reader(
+            found.append(_value(fastavro.schemaless_reader(
                 io.BytesIO(payload[skip:]), _BOUNDED, None, handle_unicode_errors="replace"
-            ), 0)
-            texts.append(json_text.canonical(value).encode())
+            ), 0))
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - fastavro has no error class for invalid bytes
             bad.append((row, DataError(f"Error deserializing Avro message: {type(error).__name__}: {error}")))
     if bad:
         raise BadRowsError(bad)
-    return parse_columns(pa.array(texts, pa.binary()))
+    return untyped(found, _plain)
 
 
 def _value(record: Any, depth: int) -> Any:
+    """Returns the value of a record, as java_values has it."""
     if depth > MAX_DEPTH:
         raise DataError(f"the value is nested more than {MAX_DEPTH} levels deep")
     for name in _SIMPLE:
         if record[name] is not None:
-            return base64.b64encode(record[name]).decode() if name == "bytes" else record[name]
+            narrow = _NARROW.get(name)
+            return narrow(record[name]) if narrow else record[name]
     if record["array"] is not None:
         return [_value(item, depth + 1) for item in record["array"]]
     if record["map"] is not None:
-        return {_key(entry["key"], depth): _value(entry["value"], depth + 1) for entry in record["map"]}
+        found = {_key(entry["key"], depth): _value(entry["value"], depth + 1) for entry in record["map"]}
+        return {name: found[name] for name in hash_order(found)}
     return None
 
 
 def _key(record: Any, depth: int) -> str:
     found = _value(record, depth + 1)
-    return found if isinstance(found, str) else json.dumps(found)
+    return found if isinstance(found, str) else json.dumps(_plain(found))
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value as one that JSON has."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def write(array: pa.Array, metadata: Metadata) -> pa.Array:

@@ -68,7 +68,7 @@ class AvroOptions:
         """Returns the name; with scrub.invalid.names, an invalid name becomes one that Avro allows."""
         if not self.scrub or not name or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             return name
-        encoded = quote_plus(name, safe="*")
+        encoded = quote_plus(name, safe="*").replace("~", "%7E")  # as Java encodes it
         encoded = f"x{encoded}" if encoded[0].isdigit() else encoded
         return re.sub(r"[^A-Za-z0-9_]", "_", encoded)
 

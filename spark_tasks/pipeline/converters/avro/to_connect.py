@@ -24,10 +24,7 @@ _PLAIN = {
     "int": Type.INT32, "bytes": Type.BYTES, "fixed": Type.BYTES, "enum": Type.STRING,
 }  # fmt: skip
 _SMALL = {"int8": Type.INT8, "int16": Type.INT16}
-_LOGICAL = {
-    ("int", "date"): (Type.INT32, DATE), ("int", "time-millis"): (Type.INT32, TIME),
-    ("long", "timestamp-millis"): (Type.INT64, TIMESTAMP),
-}  # fmt: skip
+_INT_NAMES = {"date": DATE, "time-millis": TIME}
 
 
 def connect_schema(node: Node, options: AvroOptions, version: int | None = None) -> Schema:
@@ -90,9 +87,8 @@ class _Mapping:
             return _bytes(node)
         if kind == "int":
             return _int(node)
-        if (kind, node.logical) in _LOGICAL:
-            type_, name = _LOGICAL[kind, node.logical or ""]
-            return Schema(type_, name=name, version=1)
+        if kind == "long" and (node.logical or "").lower() == "timestamp-millis":
+            return Schema(Type.INT64, name=TIMESTAMP, version=1)
         if kind in ("enum", "array", "map", "record", "union"):
             schema: Schema = getattr(self, f"_{kind}")(node)
             return schema
@@ -264,8 +260,8 @@ def _bytes(node: Node) -> Schema:
 
 def _int(node: Node) -> Schema:
     if node.logical is not None:
-        type_, name = _LOGICAL.get(("int", node.logical.lower()), (Type.INT32, None))
-        return Schema(type_, name=name, version=1 if name else None)
+        name = _INT_NAMES.get(node.logical.lower())
+        return Schema(Type.INT32, name=name, version=1 if name else None)
     kind = node.props.get(n.CONNECT_TYPE)
     if kind is None:
         return Schema(Type.INT32)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.converters.json_schema.to_connect import parse
+from spark_tasks.pipeline.converters.json_schema.documents import Documents, Scope, parse
 from spark_tasks.registry.errors import UnusableSchemaError
 
 _COMBINED = ("oneOf", "anyOf", "allOf", "not", "if", "enum", "const")
@@ -19,15 +19,16 @@ def check_fits(mine: str, theirs: str, references: Mapping[str, str]) -> None:
     that `theirs` uses, by name.
     """
     root = parse(theirs)
-    _Comparison(root, {name: parse(text) for name, text in references.items()}).check(parse(mine), root, "", 0)
+    documents = Documents(root, {name: parse(text) for name, text in references.items()})
+    _Comparison(documents).check(parse(mine), root, documents.root, "", 0)
 
 
 class _Comparison:
-    def __init__(self, root: Any, references: Mapping[str, Any]) -> None:
-        self._root, self._references = root, references
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
 
-    def check(self, mine: Any, theirs: Any, place: str, depth: int) -> None:
-        theirs = self._resolved(theirs)
+    def check(self, mine: Any, theirs: Any, scope: Scope, place: str, depth: int) -> None:
+        theirs, scope = self._resolved(theirs, scope)
         if depth > _DEEPEST or not _comparable(mine) or not _comparable(theirs):
             return
         own, wanted = _types(mine), _types(theirs)
@@ -40,26 +41,23 @@ class _Comparison:
                 raise _unfit(f"requires {_path(place, name)}, which the records do not have")
         for name, member in members.items():
             if name in known:
-                self.check(member, known[name], _path(place, name), depth + 1)
+                self.check(member, known[name], scope, _path(place, name), depth + 1)
             elif theirs.get("additionalProperties") is False:
                 raise _unfit(f"has no field {_path(place, name)}, which the records have, and allows no others")
         if "items" in mine and "items" in theirs:
-            self.check(mine["items"], theirs["items"], f"{place}[]", depth + 1)
+            self.check(mine["items"], theirs["items"], scope, f"{place}[]", depth + 1)
 
-    def _resolved(self, schema: Any) -> Any:
+    def _resolved(self, schema: Any, scope: Scope) -> tuple[Any, Scope]:
+        """Follows references. Returns None as the schema if one cannot be found; then nothing is compared."""
         for _ in range(_DEEPEST):
+            scope = self._documents.within(schema, scope)
             if not isinstance(schema, Mapping) or "$ref" not in schema:
-                return schema
-            schema = self._target(str(schema["$ref"]))
-        return None
-
-    def _target(self, reference: str) -> Any:
-        """Returns the schema that a reference names, or None if it cannot be found; then nothing is compared."""
-        name, _, pointer = reference.partition("#")
-        schema = self._references.get(name) if name else self._root
-        for step in filter(None, pointer.split("/")):
-            schema = schema.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(schema, Mapping) else None
-        return schema
+                return schema, scope
+            try:
+                schema, scope = self._documents.target(str(schema["$ref"]), scope)
+            except DataError:
+                break
+        return None, scope
 
 
 def _comparable(schema: Any) -> bool:

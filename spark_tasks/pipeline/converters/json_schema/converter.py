@@ -19,8 +19,9 @@ from spark_tasks.pipeline.converters.base import BadRowsError, Column
 from spark_tasks.pipeline.converters.json_columns import read_tape
 from spark_tasks.pipeline.converters.json_defaults import with_numbers
 from spark_tasks.pipeline.converters.json_schema.compatibility import check_fits
+from spark_tasks.pipeline.converters.json_schema.documents import parse, with_definitions
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
-from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema, parse
+from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
 from spark_tasks.pipeline.converters.json_schema.values import ConfluentReader, ConfluentWriter
 from spark_tasks.pipeline.converters.registered import Read, RegisteredConverter, Write, flag, keys_of
@@ -125,7 +126,8 @@ class JsonSchemaConverter(RegisteredConverter):
             return lambda _: None
         import jsonschema_rs  # noqa: PLC0415 - an optional package
 
-        root, others = parse(text.text), {name: parse(one.text) for name, one in references.items()}
+        root = with_definitions(parse(text.text))
+        others = {name: with_definitions(parse(one.text)) for name, one in references.items()}
         try:
             registry = jsonschema_rs.Registry(_resources(root, others), retriever=_retrieve_nothing)
             validator = jsonschema_rs.validator_for(root, registry=registry, retriever=_retrieve_nothing)

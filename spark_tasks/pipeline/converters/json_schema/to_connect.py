@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote
 
 from spark_tasks.data.schema import STRING, Field, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.json import java_json
-from spark_tasks.limits import MAX_DEPTH, nests_deeper
+from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.pipeline.converters.json_schema import names as n
+from spark_tasks.pipeline.converters.json_schema.documents import Documents, Scope, parse
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 
 _CONNECT = {
@@ -25,44 +24,32 @@ _NOTES = frozenset({"title", "description", "default"})
 _DEMANDS = frozenset({"type", "properties", "items", "enum", "const", "required", "additionalProperties"})
 
 
-def parse(text: str) -> Any:
-    """Parses the text of a schema. Raises DataError."""
-    try:
-        definition = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"a JSON schema is not valid JSON: {error}") from error
-    if nests_deeper(definition, 4 * MAX_DEPTH):
-        raise DataError(f"a JSON schema is nested more than {MAX_DEPTH} levels deep")
-    return definition
-
-
 def connect_schema(
     text: str, references: Mapping[str, str], options: JsonSchemaOptions, version: int | None = None
 ) -> Schema:
-    """Returns the Connect schema. `references`: the texts of other schemas by their names in $ref. `version`: the
-    schema's version in its subject. Raises DataError for an invalid or recursive schema, and for one without a type.
+    """Returns the Connect schema. `references`: the texts of other schemas by their names in the registry. `version`:
+    the schema's version in its subject. Raises DataError for an invalid or recursive schema, or one without a type.
     """
     root = parse(text)
-    others = {name: parse(one) for name, one in references.items()}
-    return _Mapping(root, others, options).schema(root, root, version=version)
+    documents = Documents(root, {name: parse(one) for name, one in references.items()})
+    return _Mapping(documents, options).schema(root, documents.root, version=version)
 
 
 class _Mapping:
-    def __init__(self, root: Any, others: Mapping[str, Any], options: JsonSchemaOptions) -> None:
-        self._documents = {"": root, **others}
-        if isinstance(root, Mapping) and isinstance(root.get("$id"), str):
-            self._documents.setdefault(root["$id"], root)
+    def __init__(self, documents: Documents, options: JsonSchemaOptions) -> None:
+        self._documents = documents
         self._options = options
         self._within: list[int] = []  # the id() of the enclosing schemas that were reached by $ref or allOf
-        self._document_of: dict[int, Any] = {}  # by the id() of a part of a schema that is merged into another one
+        self._scope_of: dict[int, Scope] = {}  # by the id() of a part of a schema that is merged into another one
         self._unions = self._count = self._depth = 0
 
-    def schema(self, definition: Any, document: Any, *, version: int | None = None, optional: bool = False) -> Schema:
-        """Returns the Connect schema of a definition. `document`: the target of its local references."""
+    def schema(self, definition: Any, scope: Scope, *, version: int | None = None, optional: bool = False) -> Schema:
+        """Returns the Connect schema of a definition. `scope`: that of the definition around it."""
         self._counted()
         self._depth += 1
         try:
-            return self._schema(definition, self._document_of.get(id(definition), document), version, optional)
+            scope = self._documents.within(definition, self._scope_of.get(id(definition), scope))
+            return self._schema(definition, scope, version, optional)
         finally:
             self._depth -= 1
 
@@ -73,35 +60,35 @@ class _Mapping:
             raise DataError(f"a JSON schema has more than {_MAX_SCHEMAS} schemas, or is nested more than {MAX_DEPTH} "
                             "levels deep, for example because it contains itself")
 
-    def _schema(self, definition: Any, document: Any, version: int | None, optional: bool) -> Schema:
+    def _schema(self, definition: Any, scope: Scope, version: int | None, optional: bool) -> Schema:
         if not isinstance(definition, Mapping) or not definition:
             raise DataError("a JSON schema allows values of any type, which Arrow does not support")
         if isinstance(definition.get("$ref"), str):
-            return self._referred(definition["$ref"], document, version, optional)
+            return self._referred(definition["$ref"], scope, version, optional)
         if isinstance(definition.get("allOf"), list) and not any(key in definition for key in _CHOICES):
-            return self._all_of(definition, document, version, optional)
+            return self._all_of(definition, scope, version, optional)
         if definition.keys() & {"enum", "const"} and definition.get("type") in ("string", "integer", "number"):
             definition = _without_notes(definition)
         choices = _choices(definition)
         if choices is not None:
             kinds = [choice for choice in choices if not _is_null(choice)]
             if len(choices) == 1 and self._options.flatten:
-                return self.schema(choices[0], document)
+                return self.schema(choices[0], scope)
             if len(choices) == 2 and len(kinds) == 1:
-                return self.schema(kinds[0], document, version=version, optional=True)
-            schema = self._union(kinds, len(kinds) < len(choices), document)
+                return self.schema(kinds[0], scope, version=version, optional=True)
+            schema = self._union(kinds, len(kinds) < len(choices), scope)
         else:
-            schema = self._typed(definition, document)
+            schema = self._typed(definition, scope)
         return self._described(schema, definition, version, optional)
 
-    def _all_of(self, definition: Mapping[str, Any], document: Any, version: int | None, optional: bool) -> Schema:
+    def _all_of(self, definition: Mapping[str, Any], scope: Scope, version: int | None, optional: bool) -> Schema:
         """Returns the schema of what all schemas of allOf demand. As in Java, it is described only by one of them."""
         if self._options.flatten and len(definition["allOf"]) == 1 and not _without_notes(definition).keys() & _DEMANDS:
-            return self.schema(definition["allOf"][0], document, version=version, optional=optional)
-        merged = self._merged(definition, document)
+            return self.schema(definition["allOf"][0], scope, version=version, optional=optional)
+        merged = self._merged(definition, scope)
         if _properties(merged):
-            return replace(self._object(merged, document, indexed=False), optional=optional)
-        return self.schema(merged, document, version=version, optional=optional)
+            return replace(self._object(merged, scope, indexed=False), optional=optional)
+        return self.schema(merged, scope, version=version, optional=optional)
 
     def _described(self, schema: Schema, definition: Mapping[str, Any], version: int | None, optional: bool) -> Schema:
         title, doc, number = definition.get("title"), definition.get("description"), definition.get(n.CONNECT_VERSION)
@@ -120,36 +107,21 @@ class _Mapping:
             optional=schema.optional or optional,
         )
 
-    def _referred(self, name: str, document: Any, version: int | None, optional: bool) -> Schema:
-        target, document = self._target(name, document)
+    def _referred(self, name: str, scope: Scope, version: int | None, optional: bool) -> Schema:
+        target, scope = self._documents.target(name, scope)
         if id(target) in self._within:
             raise DataError(f"the JSON schema {name} contains itself: Arrow does not support recursive types")
         self._within.append(id(target))
         try:
-            return self.schema(target, document, version=version, optional=optional)
+            return self.schema(target, scope, version=version, optional=optional)
         finally:
             self._within.pop()
 
-    def _target(self, name: str, document: Any) -> tuple[Any, Any]:
-        """Returns the schema that a reference points to, and its document."""
-        where, _, pointer = name.partition("#")
-        if where:
-            if where not in self._documents:
-                raise DataError(f"a JSON schema refers to {where}, which is not among its references in the registry")
-            document = self._documents[where]
-        definition = document
-        for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
-            key = unquote(step).replace("~1", "/").replace("~0", "~")
-            if not isinstance(definition, Mapping) or key not in definition:
-                raise DataError(f"a JSON schema refers to {name}, which does not exist")
-            definition = definition[key]
-        return definition, document
-
-    def _merged(self, definition: Mapping[str, Any], document: Any) -> dict[str, Any]:
+    def _merged(self, definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
         """Merges the properties of all schemas in allOf. If none of them has properties, uses the first schema with a
         type.
         """
-        parts = [self._followed(part, document) for part in definition["allOf"]]
+        parts = [self._followed(part, scope) for part in definition["allOf"]]
         rest = {key: value for key, value in _without_notes(definition).items() if key != "allOf"}
         properties = {name: one for part in (*parts, rest) for name, one in _properties(part).items()}
         required = list(dict.fromkeys(name for part in (*parts, rest) for name in _required(part)))
@@ -159,30 +131,31 @@ class _Mapping:
         chosen = chosen or next((part for part in parts if "type" in part or "$ref" in part), {})
         return {**rest, **chosen}
 
-    def _followed(self, definition: Any, document: Any) -> Mapping[str, Any]:
+    def _followed(self, definition: Any, scope: Scope) -> Mapping[str, Any]:
         """Returns a schema of allOf after following its references."""
         for _ in range(MAX_DEPTH):
             self._counted()
             if not isinstance(definition, Mapping):
                 return {}
-            self._document_of |= dict.fromkeys(map(id, _parts(definition)), document)
+            scope = self._documents.within(definition, scope)
+            self._scope_of |= dict.fromkeys(map(id, _parts(definition)), scope)
             if isinstance(definition.get("allOf"), list):
-                return self._merged_once(definition, document)
+                return self._merged_once(definition, scope)
             if not isinstance(definition.get("$ref"), str):
                 return definition
-            definition, document = self._target(definition["$ref"], document)
+            definition, scope = self._documents.target(definition["$ref"], scope)
         raise DataError(f"a JSON schema has more than {MAX_DEPTH} references that refer to each other")
 
-    def _merged_once(self, definition: Mapping[str, Any], document: Any) -> Mapping[str, Any]:
+    def _merged_once(self, definition: Mapping[str, Any], scope: Scope) -> Mapping[str, Any]:
         if id(definition) in self._within:
             raise DataError("a JSON schema contains itself: Arrow does not support recursive types")
         self._within.append(id(definition))
         try:
-            return self._merged(definition, document)
+            return self._merged(definition, scope)
         finally:
             self._within.pop()
 
-    def _typed(self, definition: Mapping[str, Any], document: Any) -> Schema:
+    def _typed(self, definition: Mapping[str, Any], scope: Scope) -> Schema:
         kind, connect = definition.get("type"), definition.get(n.CONNECT_TYPE)
         if "const" in definition and kind is None:
             return self._enum([definition["const"]])
@@ -197,9 +170,9 @@ class _Mapping:
         if kind == "string":
             return Schema(Type.BYTES if connect == "bytes" else Type.STRING)
         if kind == "array" or (kind is None and "items" in definition):
-            return self._array(definition, document)
+            return self._array(definition, scope)
         if kind == "object" or (kind is None and "properties" in definition):
-            return self._object(definition, document)
+            return self._object(definition, scope)
         raise DataError(f"a JSON schema has no supported type: {str(definition)[:100]}")
 
     def _enum(self, values: list[Any]) -> Schema:
@@ -209,34 +182,34 @@ class _Mapping:
         definition = {f"{word}.{one}": str(i) if self._options.sums else one for i, one in enumerate(symbols)}
         return Schema(Type.STRING, parameters=((word, ""), *definition.items()))
 
-    def _array(self, definition: Mapping[str, Any], document: Any) -> Schema:
+    def _array(self, definition: Mapping[str, Any], scope: Scope) -> Schema:
         items = definition.get("items")
         if not isinstance(items, Mapping):
             raise DataError("Array schema did not specify the items type")
         if definition.get(n.CONNECT_TYPE) == "map" and isinstance(items.get("properties"), Mapping):
             parts = items["properties"]
-            key, value = self.schema(parts.get("key"), document), self.schema(parts.get("value"), document)
+            key, value = self.schema(parts.get("key"), scope), self.schema(parts.get("value"), scope)
             return Schema(Type.MAP, key=key, value=value)
-        return Schema(Type.ARRAY, value=self.schema(items, document))
+        return Schema(Type.ARRAY, value=self.schema(items, scope))
 
-    def _object(self, definition: Mapping[str, Any], document: Any, *, indexed: bool = True) -> Schema:
+    def _object(self, definition: Mapping[str, Any], scope: Scope, *, indexed: bool = True) -> Schema:
         """`indexed`: whether the fields are in the order of their connect.index."""
         if definition.get(n.CONNECT_TYPE) == "map":
-            return Schema(Type.MAP, key=STRING, value=self.schema(definition.get("additionalProperties"), document))
+            return Schema(Type.MAP, key=STRING, value=self.schema(definition.get("additionalProperties"), scope))
         properties, required = _properties(definition), _required(definition)
         places = {name: _place(one, i) if indexed else i for i, (name, one) in enumerate(properties.items())}
         fields = [
-            Field(name, self.schema(properties[name], document,
+            Field(name, self.schema(properties[name], scope,
                                     optional=self._options.optional and name not in required))
             for name in sorted(properties, key=lambda name: places[name])
         ]
         return Schema(Type.STRUCT, fields=tuple(fields))
 
-    def _union(self, choices: list[Any], optional: bool, document: Any) -> Schema:
+    def _union(self, choices: list[Any], optional: bool, scope: Scope) -> Schema:
         name, prefix = n.ONE_OF, f"{n.ONE_OF}.field."
         if self._options.sums:
             name, prefix, self._unions = f"connect_union_{self._unions}", "connect_union_field_", self._unions + 1
-        fields = tuple(Field(f"{prefix}{i}", self.schema(one, document, optional=True))
+        fields = tuple(Field(f"{prefix}{i}", self.schema(one, scope, optional=True))
                        for i, one in enumerate(choices))
         parameters = ((n.SUM_UNION, name),) if self._options.sums else ()
         return Schema(Type.STRUCT, optional=optional, name=name, parameters=parameters, fields=fields)

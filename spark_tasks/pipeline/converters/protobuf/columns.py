@@ -81,11 +81,7 @@ class _Reader:
     def _filled(self, wire: pa.Array, member: ProtobufField) -> pa.Array:
         """Replaces nulls by the default that Java reads for an absent field."""
         nullable = member.message is not None or (member.optional and (self._options.proto2 or not member.proto2))
-        if nullable and not self._options.structs:
-            return wire
-        spare = pa.array([_empty(member.message) if member.message is not None else member.default], wire.type)
-        present = wire.is_valid().to_numpy(zero_copy_only=False)
-        return pa.concat_arrays([wire, spare]).take(pa.array(np.where(present, np.arange(len(wire)), len(wire))))
+        return wire if nullable and not self._options.structs else _with_spare(wire, member)
 
     def _list(self, wire: pa.Array, member: ProtobufField, schema: Schema) -> pa.Array:
         items = inside(wire, partial(self._value, wire.flatten(), member, part(schema.value)))
@@ -94,7 +90,7 @@ class _Reader:
     def _map(self, wire: pa.Array, message: Message, schema: Schema) -> pa.Array:
         flat = wire.flatten()
         columns = [
-            inside(wire, partial(self.member, flat.field(f"f{one.number}"), one, part(described)))
+            inside(wire, partial(self._value, _with_spare(flat.field(f"f{one.number}"), one), one, part(described)))
             for one, described in zip(message.members, (schema.key, schema.value), strict=True)
         ]
         return map_array(schema, np.asarray(list_offsets(wire)), columns[0], columns[1], valid(wire))
@@ -115,6 +111,15 @@ class _Reader:
 
     def wrapped(self, wire: pa.Array, message: Message, schema: Schema) -> pa.Array:
         return _scalar(wire.flatten()[0], schema) if message.members else pa.nulls(len(wire), to_arrow(schema))
+
+
+def _with_spare(wire: pa.Array, member: ProtobufField) -> pa.Array:
+    """Replaces nulls by the field's default, for a message by one without fields."""
+    if not wire.null_count:
+        return wire
+    spare = pa.array([_empty(member.message) if member.message is not None else member.default], wire.type)
+    present = wire.is_valid().to_numpy(zero_copy_only=False)
+    return pa.concat_arrays([wire, spare]).take(pa.array(np.where(present, np.arange(len(wire)), len(wire))))
 
 
 def _empty(message: Message) -> dict[str, Any]:

@@ -46,6 +46,8 @@ _TEXTS = {META_FILE: _META_TEXT, "confluent/type/decimal.proto": _DECIMAL_TEXT}
 _TIMEOUT_S = 60
 _KEPT = 100  # results of the compiler
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
+_META_OPTION = re.compile(r"\(\s*\.?confluent\.(?:file|message|field|enum|enum_value)_meta\s*\)")
+_META_IMPORT = re.compile(r"""\bimport\s+(?:public\s+|weak\s+)?["']confluent/meta\.proto["']""")
 _MAX_BRACKETS = 200  # nested brackets; a nested message needs one pair
 WRAPPERS_TEXT = 'syntax = "proto3";\npackage google.protobuf;\n\n' + "\n".join(
     f"message {one.name} {{\n  {one.name.removesuffix('Value').lower()} value = 1;\n}}"
@@ -105,7 +107,8 @@ class _InvalidSchemaError(DataError):
 
 
 def _files(text: str, references: Mapping[str, str]) -> Files:
-    texts = {**_TEXTS, **references, MAIN: text}
+    given = {**references, MAIN: text}
+    texts = {**_TEXTS, **{name: one if name == META_FILE else _with_meta(one) for name, one in given.items()}}
     for name, one in texts.items():
         if not _NAME.fullmatch(name) or ".." in name:
             raise _InvalidSchemaError(f"a Protobuf schema has a reference with the invalid file name {name[:100]!r}")
@@ -118,6 +121,13 @@ def _files(text: str, references: Mapping[str, str]) -> Files:
                            descriptor_pb2.FileDescriptorSet(file=descriptors.values()))
     except OSError as error:  # such as no memory for a process or no space: the schema is not the cause
         raise RetriableError(f"could not run the compiler of Protobuf schemas: {error}") from error
+
+
+def _with_meta(text: str) -> str:
+    """Returns the text with the import for Confluent's options, with which Confluent's own parser does without. (An
+    import may be anywhere; at the end it does not change the positions in messages.)
+    """
+    return f'{text}\nimport "{META_FILE}";\n' if _META_OPTION.search(text) and not _META_IMPORT.search(text) else text
 
 
 def _output(folder: Path, texts: Mapping[str, str], descriptors: descriptor_pb2.FileDescriptorSet) -> Files:

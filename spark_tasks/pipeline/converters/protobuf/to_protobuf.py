@@ -29,6 +29,7 @@ _WRAPPERS = {
     Type.INT8: "Int32", Type.INT16: "Int32", Type.INT32: "Int32", Type.INT64: "Int64", Type.FLOAT32: "Float",
     Type.FLOAT64: "Double", Type.BOOLEAN: "Bool", Type.STRING: "String", Type.BYTES: "Bytes",
 }  # fmt: skip
+_VALUE_FIRST = ("precision", "scale")  # as Confluent's converter prints them: a registry compares texts
 
 
 def protobuf_file(schema: Schema, options: ProtobufOptions) -> tuple[Files, str, str]:
@@ -40,10 +41,8 @@ def protobuf_file(schema: Schema, options: ProtobufOptions) -> tuple[Files, str,
         return (KNOWN[n.WRAPPERS_FILE],), WRAPPERS_TEXT, f"google.protobuf.{_WRAPPERS[schema.type]}Value"
     maker = _Maker(options)
     file = maker.file(schema)
-    needed = [KNOWN[path] for path in file.dependency if path != n.META_FILE]
+    needed = [KNOWN[path] for path in file.dependency]
     text = "\n".join(_file_lines(file)) + "\n"
-    # the descriptor has options of that file, but their bytes do not need its definitions
-    file.dependency[:] = [path for path in file.dependency if path != n.META_FILE]
     full = ".".join(part for part in (file.package, file.message_type[0].name) if part)
     return (*needed, file), text, full
 
@@ -60,7 +59,7 @@ class _Maker:
         message = self._file.message_type.add(name=parts[-1])
         scope = "." + ".".join(part for part in parts if part)
         self._fill(message, scope, schema)
-        self._file.dependency[:] = sorted(set(self._file.dependency))
+        self._file.dependency[:] = dict.fromkeys(self._file.dependency)  # in order of first use, as in Java
         return self._file
 
     def _name(self, name: str | None) -> str:
@@ -115,8 +114,7 @@ class _Maker:
         params: dict[str, str] = {}
         self._type(message, scope, out, inner, params, in_oneof=in_oneof)
         if params:
-            set_params(out.options, params)
-            self._file.dependency.append(n.META_FILE)
+            set_params(out.options, params)  # Confluent's converter does not import the file that defines them, either
         return out
 
     def _type(
@@ -169,7 +167,7 @@ class _Maker:
         descriptor = descriptor_pb2.EnumDescriptorProto(name=name)
         try:
             for symbol, number in values:
-                descriptor.value.add(name=self._options.name(symbol), number=int(number))
+                descriptor.value.add(name=symbol, number=int(number))  # never scrubbed, as in Java
         except ValueError as error:
             raise DataError(f"field {out.name}: the enum {name} has a symbol without a number") from error
         descriptor.options.allow_alias = len({value.number for value in descriptor.value}) < len(descriptor.value)
@@ -189,9 +187,7 @@ class _Maker:
         made = message.nested_type.add(name=name)
         for number, part in enumerate((_part(schema.key), _part(schema.value)), 1):
             field = self._field(made, f"{scope}.{name}", ("key", "value")[number - 1], number, part)
-            if field.proto3_optional:
-                field.oneof_index = len(made.oneof_decl)
-                made.oneof_decl.add(name="_" + field.name)
+            field.ClearField("proto3_optional")  # only fields of other messages are optional
 
 
 def _tag(schema: Schema) -> int | None:
@@ -249,8 +245,11 @@ def _field_lines(field: Proto, scope: str) -> list[str]:
     params = params_of(field.options)
     if not params:
         return [start + ";"]
-    pairs = [["    {", f"      key: {json.dumps(key)},", f"      value: {json.dumps(value)}", "    },"]
-             for key, value in sorted(params.items())]
+    pairs = []
+    for key, value in sorted(params.items()):
+        pair = [f"key: {json.dumps(key)}", f"value: {json.dumps(value)}"]
+        first, second = reversed(pair) if key in _VALUE_FIRST else pair
+        pairs.append(["    {", f"      {first},", f"      {second}", "    },"])
     pairs[-1][-1] = "    }"
     return [f"{start} [(confluent.field_meta) = {{", "  params: [", *(line for pair in pairs for line in pair),
             "  ]", "}];"]

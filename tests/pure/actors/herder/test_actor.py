@@ -14,7 +14,7 @@ from actors.herder.standing import Phase, StatusWrites
 from actors.messages.commands import (
     RequestRejoin,
 )
-from actors.messages.events import ConfigOpDone, ConnectorStateReported, Remark, TaskStalled
+from actors.messages.events import ConfigOpDone, ConnectorStateReported, InstanceStalled, Remark
 from actors.messages.requests import (
     FenceZombies,
     GetConnector,
@@ -80,10 +80,10 @@ def test_the_stack_of_a_hanging_task_is_below_the_line(
     process_secrets().add("c", ["s3cr3t\nof-two-lines"])
     task = ConnectorTaskId(c, 0)
     what = "hangs with s3cr3t\nof-two-lines\nin hang\nin run"
-    rig.tell(TaskStalled(task, rig.states[-1].slots[task].epoch, what, 1000))
+    rig.tell(InstanceStalled(task, rig.states[-1].slots[task].epoch, what, 1000))
     rig.ask(HealthCheck()).get(timeout=WITHIN_S)
     [entries] = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert entries.getMessage().startswith(f"c-0: hangs with {MASK} [TaskStalled#")
+    assert entries.getMessage().startswith(f"c-0: hangs with {MASK} [InstanceStalled#")
     assert vars(entries)["below"] == "in hang\nin run"
 
 

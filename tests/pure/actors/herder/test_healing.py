@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from actors.messages.correlation_ids import Epoch
-from actors.messages.events import TaskRecovered, TaskStalled
+from actors.messages.events import InstanceRecovered, InstanceStalled
 from actors.messages.requests import PutConnector, RestartConnectorAndTasks, RestartTask, SetTargetState
 from heeler.worker.metrics.observed import Observed
 from spark_tasks.config.healing import Healing
@@ -189,29 +189,32 @@ def test_another_worker_starts_counting_from_zero() -> None:
     assert list(node.state.healed) == [T]
 
 
-def stall(world: World) -> Node:
-    node = home(world, T)
-    epoch = node.running[T][0]
+def stall(world: World, item: ItemId = T) -> Node:
+    node = home(world, item)
+    epoch = node.running[item][0]
     node.instances[epoch].stuck = True
-    node.tell(("watchdog", epoch), TaskStalled(T, Epoch(epoch), HANGS, 400))
+    node.tell(("watchdog", epoch), InstanceStalled(item, Epoch(epoch), HANGS, 400))
     return node
 
 
-def test_a_stalled_task_is_restarted_and_abandoned_if_it_does_not_stop() -> None:
+@pytest.mark.parametrize("item", [T, C])
+def test_a_stalled_item_is_restarted_and_abandoned_if_it_does_not_stop(item: ItemId) -> None:
     world = started()
-    node = stall(world)
-    before = node.running[T][0]
+    node = stall(world, item)
+    before = node.running[item][0]
     run(world, 0)
-    first = world.now
-    assert (said(world).state, said(world).restarts, said(world).stalled) == (
+    first, status = world.now, said(world, item)
+    assert (status.state, status.restarts, status.stalled) == (
         State.RUNNING, Restarts(0, "stalled: a read hangs", first + 1000), Stall(first - 400, HANGS))
     run(world, 1000)
     assert node.instances[before].stuck, "it is being stopped, which takes until it is given up"
-    assert (said(world).state, said(world).restarts, said(world).stalled) == (
+    status = said(world, item)
+    assert (status.state, status.restarts, status.stalled) == (
         State.RESTARTING, Restarts(1, "stalled: a read hangs"), None)
     world.settle()
-    assert node.running[T][0] != before
-    assert (said(world).state, said(world).restarts, said(world).stalled) == (
+    assert node.running[item][0] != before
+    status = said(world, item)
+    assert (status.state, status.restarts, status.stalled) == (
         State.RUNNING, Restarts(1, "stalled: a read hangs"), None)
     world.check_at_rest()
 
@@ -241,10 +244,10 @@ def test_a_stalled_task_is_only_reported_unless_the_policy_restarts_it() -> None
     assert node.running[T][0] == before
     assert (said(world).restarts, said(world).stalled) == (None, Stall(world.now - 100_400, HANGS))
     [reported] = [line for line in world.story().splitlines() if "File x.py, line 1" in line]
-    assert reported.endswith("TaskStalled, c-0: a read hangs\\nFile x.py, line 1")
+    assert reported.endswith("InstanceStalled, c-0: a read hangs\\nFile x.py, line 1")
     assert "c-0: a read hangs', about='c-0')" in world.story(), "what was logged, without the stack"
     node.instances[before].stuck = False
-    node.tell(("watchdog", before), TaskRecovered(T, Epoch(before)))
+    node.tell(("watchdog", before), InstanceRecovered(T, Epoch(before)))
     world.settle()
     assert (said(world).state, said(world).stalled) == (State.RUNNING, None)
 
@@ -271,7 +274,7 @@ def test_a_task_that_waits_for_others_is_not_restarted() -> None:
     world = started()
     node = home(world, T)
     epoch = node.running[T][0]
-    node.tell("watchdog", TaskStalled(T, Epoch(epoch), "waits for Spark", 400, hangs=False))
+    node.tell("watchdog", InstanceStalled(T, Epoch(epoch), "waits for Spark", 400, hangs=False))
     run(world, 100_000)
     assert node.running[T][0] == epoch
     assert said(world).restarts is None
@@ -284,7 +287,7 @@ def test_a_task_that_makes_progress_is_not_restarted() -> None:
     epoch = node.running[T][0]
     run(world, 500)
     node.instances[epoch].stuck = False
-    node.tell(("watchdog", epoch), TaskRecovered(T, Epoch(epoch)))
+    node.tell(("watchdog", epoch), InstanceRecovered(T, Epoch(epoch)))
     run(world, 10_000)
     assert node.running[T][0] == epoch
     assert (said(world).restarts, said(world).stalled) == (Restarts(0, "stalled: a read hangs"), None)
@@ -294,7 +297,7 @@ def test_a_stall_reported_twice_causes_one_restart() -> None:
     world = started()
     node = stall(world)
     epoch = node.running[T][0]
-    node.tell(("watchdog", epoch), TaskStalled(T, Epoch(epoch), "still", 800))
+    node.tell(("watchdog", epoch), InstanceStalled(T, Epoch(epoch), "still", 800))
     world.settle()
     assert said(world).restarts == Restarts(1, "stalled: a read hangs")
 

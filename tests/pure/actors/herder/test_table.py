@@ -71,13 +71,13 @@ from actors.messages.events import (
     ConfigOpDone,
     ConnectorStateReported,
     CoordinatorLost,
+    InstanceRecovered,
+    InstanceStalled,
     Joined,
     JoinPreparing,
     StatusesFlushed,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
-    TaskRecovered,
-    TaskStalled,
     TaskStateReported,
 )
 from actors.messages.requests import AlterOffsets, HealthCheck
@@ -108,8 +108,8 @@ MESSAGES: Mapping[type, Payload] = {type(message): message for message in (
     ConfigChanged(ClusterConfigState(), ()), TaskConfigsGenerated(C, Epoch(9), OP),
     TaskReconfigurationRequested(C, Epoch(9)), JoinPreparing(eager=False), Joined(MEMBERSHIP), CoordinatorLost("test"),
     Suspended(60_000), ConnectorStateReported(C, Epoch(9), State.RUNNING),
-    TaskStateReported(T, Epoch(9), State.RUNNING), HaltRequested("test"), TaskStalled(T, Epoch(9), "hangs", 9),
-    TaskRecovered(T, Epoch(9)),
+    TaskStateReported(T, Epoch(9), State.RUNNING), HaltRequested("test"), InstanceStalled(T, Epoch(9), "hangs", 9),
+    InstanceRecovered(T, Epoch(9)),
 )}
 ENDS: Mapping[type, Continuation] = {type(then): then for then in (
     AnswerWith(RequestId(7)), WriteNext(RequestId(7), PutTargetState(C, TargetState.PAUSED)),

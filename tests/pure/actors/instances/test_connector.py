@@ -128,9 +128,9 @@ class Hung:
     def __init__(self, name, abandon=None):
         self.name, self.said, self.told, self.released = name, queue.Queue(), [], threading.Event()
         Scripted.hooks[name] = lambda what: self.released.wait(10) if what == "start" else None
-        self.actors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
+        self.actors = ConnectorActors(lambda epoch, made, pace: ConnectorActor.start(
             epoch, self.said.put, Plugins(installed=FOUND), TRANSFORMER.transform, lambda *_: [],
-            threads=ActorThreads(), made=made), self.told.append)
+            threads=ActorThreads(), made=made, pace=pace), self.told.append)
         command = StartConnector(name, {"name": name, "connector.class": "ScriptedSource"}, STARTED)
         self.ref = self.actors.start(7, command)
         self.actors.cancel(self.ref)  # before there is anything to give up

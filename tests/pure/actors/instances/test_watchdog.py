@@ -15,7 +15,7 @@ from actors.instances.task import TaskActors
 from actors.instances.watchdog import Pace, Watchdog, stack_of
 from actors.messages.commands import StartTask, Stop
 from actors.messages.correlation_ids import Epoch
-from actors.messages.events import TaskRecovered, TaskStalled, TaskStateReported
+from actors.messages.events import InstanceRecovered, InstanceStalled, TaskStateReported
 from actors.ticker import Ticker
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.task import Progress
@@ -64,7 +64,7 @@ class Rig:
     """A task actor under a watchdog that checks when a test tells it to."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
-        self.reported: list[TaskStalled | TaskRecovered] = []
+        self.reported: list[InstanceStalled | InstanceRecovered] = []
         self.reports: list[TaskStateReported] = []
         self.where: str | None = None
         self.runner = Runner()
@@ -88,16 +88,16 @@ class Rig:
         self.runner.hang.set()
         wait_until(self.runner.hangs.is_set)
 
-    def first(self) -> TaskStalled:
+    def first(self) -> InstanceStalled:
         """The report after 11 seconds without progress."""
         self.watchdog.check()
         self.now += 11
         self.watchdog.check()
-        return wait_until(lambda: next((event for event in self.reported if isinstance(event, TaskStalled)), None))
+        return wait_until(lambda: next((event for event in self.reported if isinstance(event, InstanceStalled)), None))
 
     def went_on(self) -> bool:
         self.watchdog.check()
-        return TaskRecovered(TASK, Epoch(5)) in self.reported
+        return InstanceRecovered(TASK, Epoch(5)) in self.reported
 
     def close(self) -> None:
         self.runner.go.set()
@@ -115,7 +115,7 @@ def rig() -> Iterator[Rig]:
 def test_a_call_that_does_not_return_is_reported_with_its_stack(rig: Rig) -> None:
     rig.hang()
     first = rig.first()
-    assert (first.task, first.epoch, first.for_ms, first.hangs) == (TASK, 5, 11_000, True)
+    assert (first.item, first.epoch, first.for_ms, first.hangs) == (TASK, 5, 11_000, True)
     assert "a call on the worker has not returned for 11 s (task.progress.timeout.ms)\n" in first.what
     assert "in wait_for_somebody" in first.what
     assert rig.watchdog.degraded() == ["c-0: a call on the worker has not returned for 11 s"]
@@ -172,14 +172,13 @@ def test_an_open_batch_does_not_hide_a_call_that_hangs(rig: Rig) -> None:
 def test_a_call_that_hangs_is_overdue_although_its_batch_is_new() -> None:
     pace, runner = Pace(TASK, Epoch(1), 10, lambda: 0.0), Runner()
     pace.runner = runner
-    pace.begin()
-    runner.batch = Future()
-    assert pace.overdue(9) is None
-    runner.batch = Future()
-    lapse = pace.overdue(11)
-    assert lapse is not None
-    assert (lapse.batch, lapse.seconds) == (None, 11)
-    pace.end()
+    with pace.call():
+        runner.batch = Future()
+        assert pace.overdue(9) is None
+        runner.batch = Future()
+        lapse = pace.overdue(11)
+        assert lapse is not None
+        assert (lapse.batch, lapse.seconds) == (None, 11)
     assert pace.overdue(12) is None
 
 
@@ -251,7 +250,7 @@ def test_a_stall_is_reported_without_a_stack_if_that_fails(rig: Rig, caplog: pyt
     rig.runner.batch = batch
     rig.watchdog.watch(TASK, Epoch(9), LIMIT_S).runner = rig.runner
     assert rig.first().epoch == 9
-    assert "could not find out where the task hangs" in caplog.text
+    assert "could not find out where it hangs" in caplog.text
     assert str(vars(caplog.records[-1])["about"]) == "c-0"
 
 

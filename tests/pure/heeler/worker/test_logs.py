@@ -152,13 +152,13 @@ def test_foreign_text_forges_no_line_and_cannot_control_a_terminal(lines, obeyed
 def test_text_below_a_line_has_its_own_lines(lines, form):
     written = lines(form=form)
     stack = 'Its process is here:\n  File "a.py"\x1b[2K'
-    logging.getLogger("actors.herder.actor").warning("hangs [TaskStalled#1]", extra={"about": None, "below": stack})
+    logging.getLogger("actors.herder.actor").warning("hangs [InstanceStalled#1]", extra={"about": None, "below": stack})
     if form == "json":
         [line] = map(json.loads, written())
-        assert (line["message"], line["stack"]) == ("hangs [TaskStalled#1]", stack)
+        assert (line["message"], line["stack"]) == ("hangs [InstanceStalled#1]", stack)
     else:
         line, *below = written()
-        assert "hangs [TaskStalled#1] (actors.herder.actor:" in line
+        assert "hangs [InstanceStalled#1] (actors.herder.actor:" in line
         assert below == ["    Its process is here:", '      File "a.py"\\x1b[2K']
 
 

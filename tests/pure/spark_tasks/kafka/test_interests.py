@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from typing import Any
 
@@ -81,11 +82,14 @@ def test_a_task_is_removed_although_its_positions_have_got_another_partition() -
     assert not interests.partitions
 
 
+def sizes(shares: tuple[int, dict[Any, int]]) -> list[int]:
+    """How many partitions each share has that has any."""
+    return sorted(Counter(shares[1].values()).values())
+
+
 def test_many_tasks_of_several_groups_have_shares_of_equal_size_and_a_group_is_in_one() -> None:
     number, share_of = groups({f"g{at}": 10 for at in range(50)}).shares()
-    assert number == MAX_SHARES
-    sizes = [sum(share == at for share in share_of.values()) for at in range(number)]
-    assert sizes == [100] * MAX_SHARES
+    assert (number, sizes((number, share_of))) == (MAX_SHARES, [100] * MAX_SHARES)
     assert all(len({share_of["t", group * 10 + task] for task in range(10)}) == 1 for group in range(50))
 
 
@@ -97,3 +101,34 @@ def test_few_tasks_a_single_group_and_tasks_without_one_are_not_divided() -> Non
     for key in range(10 * TASKS_OF_SHARE):
         alone.put(key, interest([key]))
     assert alone.shares()[0] == 1
+
+
+def test_tasks_without_a_group_have_a_share_of_their_own_beside_those_of_groups() -> None:
+    interests = groups({"a": TASKS_OF_SHARE, "b": TASKS_OF_SHARE})
+    interests.put("alone", interest([1000]))
+    number, share_of = interests.shares()
+    assert number == 2
+    assert {share_of["t", 1000], share_of["t", 0], share_of["t", TASKS_OF_SHARE]} == {0, 1, 2}
+
+
+def test_a_task_or_a_group_that_leaves_or_comes_moves_no_others() -> None:
+    interests = groups({f"g{at}": 10 for at in range(25)})
+    before = interests.shares()[1]
+    for key in range(15):  # a whole group, and half of another
+        interests.remove(key)
+        number, share_of = interests.shares()
+        assert number == MAX_SHARES
+        assert share_of.items() <= before.items()
+    for key in range(1000, 1010):
+        interests.put(key, interest([key], "new", lasting=True))
+    share_of = interests.shares()[1]
+    assert {tp: share for tp, share in share_of.items() if tp[1] < 1000}.items() <= before.items()
+    assert len({share for tp, share in share_of.items() if tp[1] >= 1000}) == 1
+
+
+def test_shares_that_are_added_for_new_groups_are_filled_first() -> None:
+    interests = Interests()
+    for key in range(500):
+        interests.put(key, interest([key], key // 10, lasting=True))
+        shares = interests.shares()
+    assert (shares[0], sizes(shares)) == (MAX_SHARES, [100] * MAX_SHARES)

@@ -7,6 +7,7 @@ import struct
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -102,6 +103,16 @@ class Brokers:
         self.refusals += len(partitions) - len(able)
         found.update((tp, self.ends[tp]) for tp in able)
 
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """The IO thread does nothing."""
+        over = threading.Event()
+        self.loop.call_soon_threadsafe(over.wait)
+        try:
+            yield
+        finally:
+            over.set()
+
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
@@ -116,16 +127,17 @@ def brokers() -> Iterator[Brokers]:
 
 
 def watched(
-    watcher: EndWatcher, partition: TopicPartition, position: int = 0, *, group: str | None = None, took_s: float = 0.0
-) -> threading.Event:
-    """An event that is set when a lent task has news of a partition that it has read to this position. `took_s`: how
-    long its batches take.
+    watcher: EndWatcher, partition: TopicPartition, position: int = 0, *, group: str | None = None,
+    waited_s: float = 0.0,
+) -> threading.Event:  # fmt: skip
+    """An event that is set when a lent task has news of a partition that it has read to this position. `waited_s`:
+    how long its batches wait for others.
     """
     news = threading.Event()
 
     def look(_: list[Any]) -> float:
         news.set()
-        return took_s
+        return waited_s
 
     watcher.watch(partition, {partition: position}, "read_uncommitted", look, partition, group)
     return news
@@ -242,9 +254,10 @@ def test_many_tasks_are_polled_in_shares_one_after_the_other_and_each_is_woken(b
     watcher = EndWatcher(cast("KafkaCluster", brokers))
     places = [(f"t{at}", task) for at in range(4) for task in range(TASKS_OF_SHARE)]
     brokers.leads.update(dict.fromkeys(places, 1))
-    news = [watched(watcher, place, group=place[0]) for place in places]
+    with brokers.at_rest():
+        news = [watched(watcher, place, group=place[0]) for place in places]
     wait_until(lambda: all(watcher.known_end(place, "read_uncommitted") == 0 for place in places))
-    wait_until(lambda: len(brokers.lanes) == 4)
+    wait_until(lambda: "watch4" in brokers.lanes)
     brokers.lanes.clear()
     brokers.pauses.clear()
     brokers.ends.update(dict.fromkeys(places, 5))
@@ -255,17 +268,24 @@ def test_many_tasks_are_polled_in_shares_one_after_the_other_and_each_is_woken(b
     wait_until(lambda: max(brokers.pauses) > 60 + 2 * 15)  # each keeps its distance from the one before it
 
 
-@pytest.mark.parametrize(("took_s", "pause_ms"), [(0.0, 3.0), (0.001, 4.0), (10.0, 6.0)])
-def test_the_pause_is_up_to_twice_as_long_if_batches_take_long(
-    brokers: Brokers, took_s: float, pause_ms: float
+@pytest.mark.parametrize(("shares", "waited_s", "pause_ms"), [
+    (1, 0.0, 10.0), (1, 9.0, 10.0), (2, 0.0, 30.0), (2, 0.007, 42.0), (2, 9.0, 60.0)])
+def test_the_pause_is_up_to_twice_as_long_if_splits_wait_for_each_other(
+    brokers: Brokers, shares: int, waited_s: float, pause_ms: float
 ) -> None:
-    """0.3 ms for each task with news."""
+    """0.2 ms for each task with news, 0.3 if there are several shares, whose splits may wait for each other."""
     watcher = EndWatcher(cast("KafkaCluster", brokers))
-    places = [("t", task) for task in range(10)]
+    places = [(f"t{at}", task) for at in range(shares) for task in range(TASKS_OF_SHARE)]
     brokers.leads.update(dict.fromkeys(places, 1))
-    for place in places:
-        watched(watcher, place, took_s=took_s)
+    with brokers.at_rest():
+        for place in places:
+            watched(watcher, place, group=place[0], waited_s=waited_s)
     wait_until(lambda: all(watcher.known_end(place, "read_uncommitted") == 0 for place in places))
+    wait_until(lambda: f"watch{shares if shares > 1 else 0}" in brokers.lanes)
     brokers.pauses.clear()
-    brokers.ends.update(dict.fromkeys(places, 5))
-    wait_until(lambda: any(abs(one - pause_ms) < 0.5 for one in brokers.pauses))
+
+    def seen() -> bool:
+        brokers.ends.update(dict.fromkeys(places[:TASKS_OF_SHARE], brokers.ends[places[0]] + 1))
+        return any(abs(one - pause_ms) < 0.5 for one in brokers.pauses)
+
+    wait_until(seen)

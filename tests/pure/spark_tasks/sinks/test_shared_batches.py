@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections import deque
 from concurrent.futures import CancelledError, Future
@@ -14,7 +15,7 @@ import pytest
 from spark_tasks.errors import RetriableError
 from spark_tasks.futures import complete, fail
 from spark_tasks.sinks import shared_batches
-from spark_tasks.sinks.shared_batches import Loan, SharedBatches
+from spark_tasks.sinks.shared_batches import ONE_FLIGHT, Loan, SharedBatches
 from spark_tasks.spark.context import ExecutorEndedError
 from tests.rigs.support import wait_until
 
@@ -26,6 +27,9 @@ class Engine:
         self.flights: list[tuple[str, Any, Future[list[Any]]]] = []
         self.declined = False
         self.looks = 0
+        self.stack: Exception | str = "in write"
+        self.asked, self.answers = threading.Event(), threading.Event()
+        self.answers.set()
 
     def submit(self, task: str, splits: Any) -> Future[list[Any]]:
         future: Future[list[Any]] = Future()
@@ -38,6 +42,13 @@ class Engine:
     def runs(self, batch: Future[list[Any]]) -> bool:
         self.looks += 1
         return batch.running() and not self.declined
+
+    def where(self, _batch: Future[list[Any]]) -> str:
+        self.asked.set()
+        assert self.answers.wait(10)
+        if isinstance(self.stack, Exception):
+            raise self.stack
+        return self.stack
 
     def begin(self) -> None:
         self.flights[-1][2].set_running_or_notify_cancel()
@@ -258,9 +269,13 @@ def test_each_task_repeats_its_part_of_a_failed_split(rig: Rig, error: Exception
         assert type(loan.outcome) is kind
 
 
-def test_a_split_that_hangs_is_cut_off(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stack", ["in write", OSError("no such file")])
+def test_a_split_that_hangs_is_cut_off(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stack: Exception | str
+) -> None:
     monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
+    rig.engine.stack = stack
     task, loan = rig.lend("c-0", ["a"])
     rig.shared.look([loan])
     rig.flights(1)
@@ -268,6 +283,40 @@ def test_a_split_that_hangs_is_cut_off(rig: Rig, monkeypatch: pytest.MonkeyPatch
     assert task.woken.wait(5)
     assert rig.shared.take_back(loan, 5)
     assert isinstance(loan.outcome, RetriableError)
+    [record] = [record for record in caplog.records if "was cancelled" in record.getMessage()]
+    below = "in write" if stack == "in write" else ""
+    assert (vars(record)["about"], vars(record)["below"]) == ("c", below)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_other_tasks_do_not_wait_for_the_stack_of_a_split_that_is_cut_off(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, ends: bool
+) -> None:
+    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
+    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
+    rig.engine.answers.clear()
+    task, loan = rig.lend("c-0", ["a"])
+    rig.shared.look([loan])
+    rig.flights(1)
+    rig.engine.begin()
+    hanging = rig.engine.flights[-1][2]
+    assert rig.engine.asked.wait(5)
+    other, other_loan = rig.lend("d-0", ["b"], key="other")
+    rig.shared.look([other_loan])
+    rig.flights(2)
+    rig.engine.end("B")
+    wait_until(lambda: other.collected == [["B"]])
+    assert not hanging.done()
+    if ends:
+        complete(hanging, [["A"]])
+    rig.engine.answers.set()
+    if ends:
+        wait_until(lambda: task.collected == [["A"]])
+    else:
+        assert task.woken.wait(5)
+    assert rig.shared.take_back(loan, 5)
+    wait_until(lambda: not any(thread.name == "cut-off" for thread in threading.enumerate()))
+    assert ("was cancelled" in caplog.text) is not ends
 
 
 def test_a_split_that_waits_again_because_a_process_has_declined_it_is_not_cut_off(
@@ -316,10 +365,18 @@ def test_of_many_tasks_only_a_few_commit_their_offsets_at_a_time(rig: Rig, monke
     assert rig.committed == [f"c-{n}" for n in range(5)] * 3
 
 
-def test_it_is_told_how_long_records_have_waited_until_they_were_written(rig: Rig) -> None:
-    task, loan = rig.lend("c-0", ["a"], ["b"])
-    assert rig.shared.look([loan]) == 0.0
+def test_the_time_that_batches_have_waited_for_others_is_told_but_not_for_their_own_connector(rig: Rig) -> None:
+    begun = time.monotonic()
+    rig.shared.look([rig.lend("c-0", ["a"])[1]])
     rig.flights(1)
+    loan = rig.lend("c-1", ["b"])[1]
+    rig.shared.look([loan])  # waits for the flight of its own connector
+    wait_until(lambda: time.monotonic() - begun > 0.1)
     rig.engine.end("A")
-    wait_until(lambda: task.collected == [["A"]])
-    assert 0.0 < rig.shared.look([loan]) < 60.0
+    rig.flights(2)
+    waited_s = rig.shared.look([loan])
+    assert 0.0 <= waited_s < ONE_FLIGHT * 0.1
+    other = rig.lend("d-0", ["c"], key="other")[1]
+    rig.shared.look([other])
+    rig.flights(3)
+    assert rig.shared.look([other]) > waited_s * (1 - ONE_FLIGHT)

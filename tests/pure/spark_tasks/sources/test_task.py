@@ -58,6 +58,9 @@ class Engine:
     def runs(self, batch: Future[list[Any]]) -> bool:
         return batch.running()
 
+    def where(self, _batch: Future[list[Any]]) -> str | None:
+        return None
+
 
 class Owing(Idle):
     """A delivery that could not write the offsets of an earlier batch. A task that asks for them forever fails."""

@@ -106,6 +106,34 @@ def test_the_cancellation_of_a_batch_does_not_wait_for_a_suspended_spark(monkeyp
     engine.close()
 
 
+def test_batches_that_run_or_wait_for_long_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "SparkJobs", Spark)
+    monkeypatch.setattr(lifecycle, "with_archive", dict)
+    monkeypatch.setattr(Spark, "started", 1)
+    engine = SparkEngine({}, slow_s=0.01)
+    unlimited = SparkEngine({})
+    for each in (engine, unlimited):
+        each.start()
+        each.await_spark()
+    spark = engine.spark
+    assert isinstance(spark, Spark)
+    wait_until(lambda: spark.warm and not engine.figures().running)
+    assert engine.degraded() == []
+    running = engine.submit("a-0", [Answer(1)])
+    wait_until(running.running)
+    engine.submit("b-0", [Answer(1)])
+    unlimited.submit("c-0", [Answer(1)])
+    wait_until(lambda: list(engine.degraded()) == ["a-0: a batch has been running for 0 s",
+                                                   "b-0: a batch has been waiting for Spark for 0 s"])
+    assert list(unlimited.degraded()) == []
+    engine.cancel(running)
+    assert not [line for line in engine.degraded() if line.startswith("a-0")], "its job goes on"
+    spark.gate.set()
+    wait_until(lambda: not engine.degraded())
+    engine.close()
+    unlimited.close()
+
+
 def test_a_batch_whose_future_is_cancelled_while_it_waits_is_dropped() -> None:
     engine = SparkEngine({})
     assert engine.submit("a-0", [Answer(1)]).cancel()

@@ -58,13 +58,64 @@ def test_values_of_nearly_100_levels_are_read():
 @pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"array": [value]},
                                   lambda value: {"map": [{"key": {"string": "k"}, "value": value}]}])
 def test_numbers_that_json_does_not_have_are_values(wrap, other):
-    """Infinities stay what they are. NaN becomes a text, as in JsonConverter; it used to be a bad record."""
+    """Among values of other types, a float is a double, and NaN is a text, as in JsonConverter."""
     payloads = [payload(wrap(value)) for value in ({"double": math.inf}, {"float": -math.inf}, other)]
     found, metadata = anything.read(payloads, 0)
     written = anything.write(found, metadata).to_pylist()
     assert written == [payloads[0], payload(wrap({"double": -math.inf})), payloads[2]]
     found, metadata = anything.read([payload(wrap({"double": math.nan})), payloads[2]], 0)
-    assert anything.write(found, metadata).to_pylist() == [payload(wrap({"string": "NaN"})), payloads[2]]
+    nan = {"double": math.nan} if "double" in other else {"string": "NaN"}
+    assert anything.write(found, metadata).to_pylist() == [payload(wrap(nan)), payloads[2]]
+
+
+def mapped(**values):
+    return {"map": [{"key": {"string": name}, "value": value} for name, value in values.items()]}
+
+
+@pytest.mark.parametrize("value", [
+    {"int": 5}, {"long": 5}, {"float": 0.1}, {"double": 0.1}, {"double": math.nan}, {"float": math.nan},
+    {"double": -0.0}, {"string": "5"}, {"boolean": True},
+])
+@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"array": [value, {}, value]},
+                                  lambda value: {"array": [{"array": []}, {"array": [value]}]},
+                                  lambda value: mapped(a={"string": "x"}, b=value, c={"array": [mapped(d=value)]})])
+def test_values_keep_their_types(wrap, value):
+    """Integers became longs, floats doubles, and NaN a text."""
+    payloads = [payload(wrap(value)), payload({}), payload(wrap(value))]
+    found, metadata = anything.read(payloads, 0)
+    assert metadata == {}
+    assert anything.write(found, metadata).to_pylist() == payloads
+
+
+def test_bytes_are_bytes():
+    """They were a text. To write them without a schema is an error in Java."""
+    found, metadata = anything.read([payload({"bytes": b"\xff"}), payload({"bytes": b""})], 0)
+    assert (found, metadata) == (pa.array([b"\xff", b""]), {})
+
+
+def test_values_of_several_types_do_not_change_the_types_of_others():
+    """What a column cannot have is a value of JSON: an integer becomes a long there, and bytes are Base64."""
+    rows = [mapped(a={"int": 1}, b={"int": 1}, c={"bytes": b"1"}, d={"bytes": b"1"}, e={"int": 1}),
+            mapped(a={"int": 2}, b={"long": 2}, c={"bytes": b"2"}, d={"string": "x"}, e={}), mapped(a={"int": 3})]
+    found, metadata = anything.read([payload(row) for row in rows], 0)
+    assert metadata == {}
+    assert {field.name: field.type for field in found.type} == {
+        "a": pa.int32(), "b": pa.int64(), "c": pa.binary(), "d": pa.string(), "e": pa.string()}
+    assert to_python(found, metadata) == [{"a": 1, "b": 1, "c": b"1", "d": "MQ==", "e": 1},
+                                          {"a": 2, "b": 2, "c": b"2", "d": "x", "e": None}, {"a": 3}]
+
+
+def test_maps_with_thousands_of_keys_are_not_columns():
+    value = mapped(**{f"k{n}": {"int": n} for n in range(1001)})
+    for payloads in ([payload(value)], [payload({"array": [value, {"int": 5}]})]):
+        found, _ = anything.read(payloads, 0)
+        assert "struct" not in str(found.type)
+
+
+def test_keys_that_are_no_texts_become_texts():
+    entries = [{"key": key, "value": {"int": n}} for n, key in enumerate(({"int": 7}, {"boolean": True}, {}))]
+    found, metadata = anything.read([payload({"map": entries})], 0)
+    assert to_python(found, metadata) == [{"7": 0, "true": 1, "null": 2}]
 
 
 @pytest.mark.parametrize("index", ["01", "03"])

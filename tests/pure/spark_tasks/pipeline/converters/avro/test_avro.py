@@ -8,7 +8,7 @@ import pyruhvro
 import pytest
 
 from spark_tasks.data.arrow_types import to_arrow
-from spark_tasks.data.schema import DECIMAL, Field, Schema, Type
+from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.avro import names as n
 from spark_tasks.pipeline.converters.avro.codec import AvroCodec
@@ -70,6 +70,7 @@ def test_invalid_avro_names_are_refused_or_scrubbed():
         written(schema)
     found = written(schema, scrub=True)
     assert (found["namespace"], found["name"], found["fields"][0]["name"]) == ("x1", "n_C3_A4me", "a_b")
+    assert AvroOptions(scrub=True).name("a~b") == "a_7Eb"
 
 
 def test_avro_types_without_a_connect_equivalent_are_mapped():
@@ -92,6 +93,15 @@ def test_avro_types_without_a_connect_equivalent_are_mapped():
     assert [field.name for field in fields["u"].fields] == ["int", "V"]
     assert [fields[name].type for name in ("m", "i")] == [Type.INT64, Type.STRING]
     assert [fields[name].name for name in ("m", "i")] == [None, None]
+
+
+@pytest.mark.parametrize(("kind", "logical", "name"), [
+    ("int", "Date", DATE), ("int", "TIME-millis", TIME), ("long", "Timestamp-Millis", TIMESTAMP),
+    ("bytes", "DECIMAL", DECIMAL), ("int", "timestamp-millis", None), ("long", "date", None),
+])
+def test_the_case_of_logical_types_does_not_matter(kind, logical, name):
+    """As in Java; other logical types of a type are ignored."""
+    assert connect_schema(parse(json.dumps({"type": kind, "logicalType": logical})), AvroOptions()).name == name
 
 
 @pytest.mark.parametrize(("text", "words"), [

@@ -39,7 +39,6 @@ RECORD = Schema(Type.STRUCT, name="shop.Order", fields=(
 TEXT = """syntax = "proto3";
 package shop;
 
-import "confluent/meta.proto";
 import "confluent/type/decimal.proto";
 import "google/type/date.proto";
 
@@ -56,8 +55,8 @@ message Order {
   confluent.type.Decimal price = 3 [(confluent.field_meta) = {
     params: [
       {
-        key: "scale",
-        value: "2"
+        value: "2",
+        key: "scale"
       }
     ]
   }];
@@ -148,7 +147,8 @@ def test_the_mapping_follows_its_options():
     enum = 'syntax = "proto3"; message M { E e = 1; enum E { option allow_alias = true; A = 0; B = 0; } }'
     numbers = of(enum, ProtobufOptions(int_enums=True)).fields[0].schema
     assert (numbers.type, dict(numbers.parameters)[f"{n.ENUM}.B"]) == (Type.INT32, "0")
-    assert ProtobufOptions(scrub=True).name("1 grün/x") == "x1_gr_C3_BCn_2Fx"
+    scrub = ProtobufOptions(scrub=True).name
+    assert (scrub("1 grün/x"), scrub("a~b")) == ("x1_gr_C3_BCn_2Fx", "a_7Eb")
     assert (n.entry_name("my_map"), n.map_name("a.MyMapEntry")) == ("MyMapEntry", "a.my_map")
 
 
@@ -157,6 +157,27 @@ def read(text, payload, options=None):
     schema = connect_schema(message, options or ProtobufOptions())
     wire = ProtobufCodec(message).decode(pa.array([payload], pa.binary()))
     return columns.to_connect(wire, message, schema, options or ProtobufOptions()).to_pylist()[0]
+
+
+def test_symbols_of_enums_are_not_scrubbed():
+    """As in Java: only names of fields and types are."""
+    field = Field("~", Schema(Type.STRING, name="_E", parameters=((n.ENUM, "_E"), (f"{n.ENUM}._NONE", "0"))))
+    schema, options = Schema(Type.STRUCT, name="M", fields=(field,)), ProtobufOptions(scrub=True)
+    files, text, _ = protobuf_file(schema, options)
+    assert "x_E _7E = 1;" in text
+    assert "  _NONE = 0;" in text
+    wire = columns.from_connect(pa.array([{"~": "_NONE"}]), schema, Schemas(files).message((0,)), options)
+    assert wire.to_pylist() == [{"f1": 0}]
+
+
+def test_an_entry_of_a_map_without_its_value_has_the_default_one():
+    """For a message, too: Java reads one without fields."""
+    text = """syntax = "proto3"; import "google/protobuf/wrappers.proto";
+        message M { map<string, I> m = 1; map<string, google.protobuf.StringValue> n = 2; }
+        message I { int32 x = 1; optional bool y = 2; }"""
+    payload = b"\x0a\x03\x0a\x01k\x0a\x07\x0a\x01l\x12\x02\x08\x05\x12\x03\x0a\x01k"
+    assert read(text, payload, ProtobufOptions(wrapper=True)) == {
+        "m": [("k", {"x": 0, "y": None}), ("l", {"x": 5, "y": None})], "n": [("k", "")]}
 
 
 def test_unusual_protobuf_values_are_decoded():
@@ -351,3 +372,13 @@ def test_the_error_for_missing_packages_says_what_to_install(monkeypatch, packag
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=r"pip install 'heeler\[registry\]'"):
         ProtobufConverter().configure(URL, is_key=False)
+
+
+def test_imports_are_in_the_order_of_their_first_use():
+    """As Confluent's converter writes them: in another order, they would be another version of the subject."""
+    fields = [Field("day", Schema(Type.INT32, name=DATE, version=1)),
+              Field("price", Schema(Type.BYTES, name=DECIMAL, version=1)),
+              Field("second", Schema(Type.INT32, name=DATE, version=1))]
+    _, text, _ = protobuf_file(Schema(Type.STRUCT, name="M", fields=tuple(fields)), ProtobufOptions())
+    assert [line for line in text.splitlines() if line.startswith("import")] == [
+        'import "google/type/date.proto";', 'import "confluent/type/decimal.proto";']
