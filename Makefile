@@ -24,7 +24,7 @@ help:
 	@echo "make histories  run 10,000 random histories of simulated clusters, 1,000 examples of each property (half an hour or more)"
 	@echo "make fuzz       process 1,000,000 hostile records for internal topics (about ten minutes; other records with HEELER_FUZZ_FIRST=10000)"
 	@echo "make api-fuzz   run schemathesis against every operation of the REST API and its links (about ten minutes)"
-	@echo "make transforms-differential  compare 100,000 random chains of transforms with Java's (needs javac; about twenty minutes)"
+	@echo "make transforms-differential  compare 100,000 random chains of transforms with Java's, others every day (ARGS='--seed 7'; needs javac; about twenty minutes)"
 	@echo "make connectors  run Debezium, MirrorMaker, Iceberg and others (needs Debian's postgresql; a few minutes)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
 	@echo "make executors  move 6,000,000 records on a Spark cluster whose executors are killed, then the demo (ARGS='--kills 30'; a few minutes)"
@@ -138,7 +138,7 @@ api-fuzz: $(READY)
 
 transforms-differential: $(READY)
 	@echo "== Transforms: random chains and records, Java's results compared with heeler's"
-	@$(BIN)/python -m tests.golden.transforms.record --cases 100000 $(ARGS)
+	@$(BIN)/python -m tests.golden.transforms.record --cases 100000 --seed $$(date -u +%Y%m%d) $(ARGS)
 
 connectors: $(READY)
 	@echo "== Third-party connectors from Maven Central on a real worker"

@@ -39,7 +39,7 @@ from spark_tasks.plugins import Plugin, Plugins
 from spark_tasks.plugins.api import ConnectorContext
 from spark_tasks.task import SourceOffset, SourcePartition
 from spark_tasks.tasks.configs import TooManyTasksError, make_task_configs
-from spark_tasks.validation.rules import topics_error
+from spark_tasks.validation.rules import check_topic_creation, topics_error
 from storage.ids import Config, ConnectorName, State
 
 if TYPE_CHECKING:
@@ -176,11 +176,14 @@ class ConnectorActor(PooledActor):
     def __init__(
         self, epoch: Epoch, tell: Tell, plugins: Plugins, resolve: Resolve, read_offsets: ReadOffsets,
         log_context: LogContext | None = None, metrics: Callable[[ConnectorName], PluginMetrics] | None = None,
-        watch_lag: WatchLag | None = None, *, threads: ActorThreads,
+        watch_lag: WatchLag | None = None, *, threads: ActorThreads, topic_creation: bool = True,
         made: Callable[[Connector], None] = lambda _: None, pace: Pace | None = None,
     ) -> None:
-        """`made` is called with the plugin's object once it is created."""
+        """`made` is called with the plugin's object once it is created. `topic_creation`: the worker's
+        topic.creation.enable.
+        """
         super().__init__(threads)
+        self._topic_creation = topic_creation
         self._metrics = metrics or (lambda _name: PluginMetrics())
         self._made = made
         self._pace = pace
@@ -263,7 +266,7 @@ class ConnectorActor(PooledActor):
         self._resolved = self._resolve(self._command.config, name)
         self._plugin = self._plugins.connector_of(self._resolved)
         hide_passwords(name, self._resolved, self._plugin.cls)
-        _check(self._plugin, self._resolved)
+        _check(self._plugin, self._resolved, topic_creation=self._topic_creation)
         resolved = self._resolved
         context = _Context(self.actor_ref, self._tell, name, self._epoch, lambda: self._read_offsets(name, resolved),
                            self._metrics(name))
@@ -328,9 +331,13 @@ class ConnectorActor(PooledActor):
         return make_task_configs(name, self._connector, self._plugin.name, raw, self._resolved, tasks)
 
 
-def _check(plugin: Plugin, config: Mapping[str, str]) -> None:
-    """Checks again at the start, as Kafka Connect does: the config topic may contain values that REST would refuse."""
+def _check(plugin: Plugin, config: Mapping[str, str], *, topic_creation: bool) -> None:
+    """Checks again at the start, as Kafka Connect does: the config topic may contain values that REST would refuse.
+    Groups of topic.creation.* are only checked here, so that their connector fails and not all of its tasks.
+    """
     sink = plugin.type == "sink"
     (SINK if sink else SOURCE).parse(config)
     if sink and (wrong := topics_error(config)):
         raise ConfigError(wrong)
+    if not sink and topic_creation:
+        check_topic_creation(config)

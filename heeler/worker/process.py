@@ -262,11 +262,11 @@ class Worker:
         offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"],
                                          fencing)
         scaler = self._start_scaler(offset_requests)
-        threads = ActorThreads()
+        threads, creates = ActorThreads(), config["topic.creation.enable"]
         connectors = ConnectorActors(lambda epoch, made, pace: ConnectorActor.start(
             epoch, self._tell_herder, self._plugins, self.resolve,
-            lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context,
-            self.metrics.connector, scaler.watch, threads=threads, made=made, pace=pace), scaler.abandon, *watched)
+            lambda name, its: self._offsets.read(name, config.own_offsets(its)), log_context, self.metrics.connector,
+            scaler.watch, threads=threads, topic_creation=creates, made=made, pace=pace), scaler.abandon, *watched)
 
         def cancel(ref: pykka.ActorRef[Any]) -> None:
             tasks.cancel(ref)

@@ -41,6 +41,10 @@ RAW_SCHEMA = pa.schema([
     pa.field("value", pa.binary()),
     pa.field("headers", HEADERS_TYPE),
 ])
+LOG_APPEND_SCHEMA = RAW_SCHEMA.with_metadata({b"timestamp.type": b"LogAppendTime"})
+"""RAW_SCHEMA of records whose timestamp is the broker's, which only a log line shows. A concatenation has that of its
+first batch.
+"""
 
 # topic: string (dictionary), partition: int32, offset: int64, timestamp: int64 ms (null: none), key: any, value: any,
 # headers: list<struct<key: string, value: binary JSON or any>>; in this order.

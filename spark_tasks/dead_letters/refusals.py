@@ -13,7 +13,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
+from spark_tasks.data.columns import HEADERS_TYPE, LOG_APPEND_SCHEMA, RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
 from spark_tasks.dead_letters.queue import Append, LetterCounts
@@ -247,7 +247,8 @@ def log_line(failure: Failure, original: Original, handling: ErrorHandling) -> s
 
 def _place(original: Original) -> str:
     time = original.raw.column("timestamp")[0].as_py()
-    when = "" if time is None or time < 0 else f", timestamp={time}, timestampType=CreateTime"
+    kind = "LogAppendTime" if original.raw.schema.metadata == LOG_APPEND_SCHEMA.metadata else "CreateTime"
+    when = "" if time is None or time < 0 else f", timestamp={time}, timestampType={kind}"
     return f"{{topic='{original.topic}', partition={original.partition}, offset={original.offset}{when}}}"
 
 

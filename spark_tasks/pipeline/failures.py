@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
-import socket
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -21,16 +19,10 @@ from spark_tasks.errors import ConfigError, ConnectError, RetriableError, Tolera
 from spark_tasks.metrics.phases import Phase, mark
 from spark_tasks.pipeline.bisection import FailedPartError, good_parts
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, MixedSchemasError
+from spark_tasks.pipeline.outages import is_of_machine, is_outage, with_causes
 
 T = TypeVar("T")
 
-# Classes by name: PEP 249's errors of the database and not of the data; those of clients of stores and of HTTP.
-_OUTAGES: Final = frozenset({
-    "OperationalError", "InterfaceError", "ConnectionError", "ConnectionFailure", "TimeoutError"})
-_UNREACHABLE: Final = frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN})
-_OF_MACHINE: Final = frozenset({
-    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-_MAX_CAUSES: Final = 10
 _FEW: Final = 500  # one row in so many
 _SUSPENDABLE: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -103,40 +95,6 @@ def raise_failure(failure: Failure) -> NoReturn:
     raise error from failure.error
 
 
-def is_outage(error: BaseException) -> bool:
-    """Returns whether an error is caused by another system that does not work, and not by the record. Drivers often
-    raise an error of their own `from` that of the connection, so its causes count too.
-    """
-    return any(
-        _is_outage(type(cause))  # type: ignore[arg-type]  # mypy takes the __hash__ of its instances
-        or (isinstance(cause, OSError) and cause.errno in _UNREACHABLE)
-        for cause in _with_causes(error)
-    )
-
-
-def _with_causes(error: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = error
-    for _ in range(_MAX_CAUSES):
-        if cause is None:
-            return
-        yield cause
-        cause = cause.__cause__
-
-
-@lru_cache(256)  # asked for each of the thousands of errors of a search
-def _is_outage(kind: type[BaseException]) -> bool:
-    return issubclass(kind, (RetriableError, ConnectionError, TimeoutError, socket.gaierror)) or any(
-        base.__name__ in _OUTAGES for base in kind.__mro__)
-
-
-def is_of_machine(error: BaseException) -> bool:
-    """Returns whether a converter or transform failed because the machine lacks memory, space or files. That is no
-    fault of the record and fails the task. Its causes count too.
-    """
-    return any(isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in _OF_MACHINE)
-               for cause in _with_causes(error))
-
-
 class StageFailedError(FailedPartError):
     """A stage cannot process a range of rows. `row`: see FailedPartError. `words`: the message before the
     reason, with {} for the record. `bad`, `rest`: see BadRowsError. `again`: repeats the attempt for the range without
@@ -174,7 +132,7 @@ def free_locals(error: Exception) -> None:
     """Empties the frames in the error's traceback. A search keeps the errors of a batch until its end, and each would
     keep the records of its attempt.
     """
-    for cause in _with_causes(error):
+    for cause in with_causes(error):
         for frame, _ in traceback.walk_tb(cause.__traceback__):
             if frame.f_code.co_flags & _SUSPENDABLE:
                 continue  # clearing the frame would close a plugin's generator or coroutine

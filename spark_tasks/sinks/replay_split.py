@@ -21,6 +21,7 @@ from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.pipeline.failures import Failure
 from spark_tasks.plugins.origin import Place
+from spark_tasks.sinks.blame import Blame
 from spark_tasks.sinks.split import SinkJob, SinkResult
 from spark_tasks.sinks.writes import WriterRunner, put_failure, raise_if_outage
 from spark_tasks.spark.executor import Outcome, failed_outcome
@@ -147,7 +148,8 @@ def _written(job: SinkJob, call: Sequence[_Given], place: Place, refusals: Refus
         messages = [message]
     except Exception as error:  # noqa: BLE001 - plugin code
         raise_if_outage(error)
-        messages, reports = runner.write_accepted(batches, raised=error)
+        # What is refused stays in the queue, and often all of it is refused again.
+        messages, reports = runner.write_accepted(batches, raised=error, blame=Blame(believes=True))
     by_offset = {offset: given for given in call for offset in given.offsets()}
     for offset, reported in reports:
         given = by_offset[offset]

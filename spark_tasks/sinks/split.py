@@ -32,6 +32,7 @@ from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
+from spark_tasks.sinks.blame import Blame, blames
 from spark_tasks.sinks.noted_failures import ManyFailuresError, NotedFailures
 from spark_tasks.sinks.writes import Reports, WriterRunner, put_failure, raise_if_outage
 from spark_tasks.spark.executor import Outcome, failed_outcome
@@ -202,7 +203,7 @@ class SinkSplit(NamedTuple):
         """Writes all records: in one call, or in several if the writer refuses some of them. Returns the reading that
         was written (a second one, if the first call failed) and the writer's messages.
         """
-        spacings, place = _spacings(self.job), (self.topic, self.partition)
+        spacings, blamed, place = _spacings(self.job), blames(self.job), (self.topic, self.partition)
         runner = WriterRunner(job.writer, job.accepts, place, tolerant=job.errors.tolerant, refuse=reading.refuse_put,
                               number=self.number)
         batches: Iterator[pa.RecordBatch] = itertools.chain([first], reading)
@@ -218,9 +219,12 @@ class SinkSplit(NamedTuple):
                 reading = reading.again()
                 batches = reading
             else:
+                blamed.pop(place, None)
                 reading.refuse_puts(reports)
                 return reading, [message]
-        messages, reports = runner.write_accepted(list(batches), spacing, raised)
+        messages, reports = runner.write_accepted(list(batches), spacing, raised, blamed.setdefault(place, Blame()))
+        if messages:
+            del blamed[place]
         if len(reports) >= _MANY:
             spacings[place] = reading.written // len(reports)
         reading.refuse_puts(reports)
@@ -382,9 +386,7 @@ class _Reading(Iterator[pa.RecordBatch]):
 
 @lru_cache(maxsize=_MAX_JOBS)
 def _spacings(job: bytes) -> dict[tuple[str, int], int]:  # noqa: ARG001 - the cache's key
-    """Returns the mean distance between refused records (in records), by topic and partition, for partitions whose last
-    split had many. The next split then starts with small calls. Kept in the process that runs the splits.
-    """
+    """Returns the mean distance between refused records of partitions whose last split had many; see WriterRunner."""
     return {}
 
 

@@ -81,6 +81,15 @@ class RowGuesser:
             return [found.row, *self._all(found.place, found.row + 1, partial(_equal_rows, word=found.word))]
         return self._alike(found) or [found.row]
 
+    def quotes(self, error: Exception, row: int, texts: frozenset[str]) -> bool:
+        """Returns whether the error's message quotes the row's offset or a text or an integer in its key or value.
+        `texts`: what counts as quoted in addition.
+        """
+        [one] = self.rows(row, row + 1)
+        words = {*_quoted(message_of(error)[:_MAX_TEXT]), *texts}
+        values = (column[0].as_py() for _, column in _columns(one))
+        return any(str(value) in words for value in (one.column("offset")[0].as_py(), *values) if value is not None)
+
     def _alike(self, found: _Suspect) -> list[int]:
         """Returns the row and the later ones whose text has the same classes of characters. Returns an empty list if
         this is the first such row that an error quotes, or if an earlier row that no error quoted has them too.

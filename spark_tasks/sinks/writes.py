@@ -15,11 +15,13 @@ from pyspark import cloudpickle
 from spark_tasks.data.rows import write_batches
 from spark_tasks.errors import RetriableError, message_of
 from spark_tasks.pipeline.bisection import FailedPartError, good_parts
-from spark_tasks.pipeline.failures import FailedStage, Failure, StageFailedError, free_locals, is_outage
+from spark_tasks.pipeline.failures import FailedStage, Failure, StageFailedError, free_locals
+from spark_tasks.pipeline.outages import is_outage
 from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
 from spark_tasks.plugins.origin import Place, reading_from
 from spark_tasks.plugins.spark_task import as_spark_task
+from spark_tasks.sinks.blame import Blame
 from spark_tasks.sinks.suspects import RowGuesser
 
 SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # Kafka Connect's name for the stage's class
@@ -114,16 +116,21 @@ class WriterRunner:
         return message, sorted(reporter.reports, key=lambda report: report[0])
 
     def write_accepted(
-        self, batches: Sequence[pa.RecordBatch], spacing: int | None = None, raised: Exception | None = None
+        self, batches: Sequence[pa.RecordBatch], spacing: int | None = None, raised: Exception | None = None,
+        blame: Blame | None = None,
     ) -> tuple[list[Any], Reports]:
         """Writes all records that the writer accepts. Returns the commit messages of the successful calls, in order,
         and the bad records, ordered by offset.
 
         `spacing`: a bad record is expected in every `spacing` records. `raised`: the error of a call with all records.
-        Raises errors that no record causes: RetriableError for an outage, and errors of the machine (a full disk).
+        `blame`: the records before that were refused. Raises errors that no record causes: RetriableError for an
+        outage, errors of the machine (a full disk), and ConnectError if the writer accepts nothing, see Blame.
         """
+        messages: list[Any] = []
         reports: Reports = []
         guesser = RowGuesser(batches)
+        blame = blame or Blame()
+        blame.begin()
 
         def failed(error: Exception, begin: int, end: int) -> FailedPartError:
             raise_if_outage(error)
@@ -140,13 +147,17 @@ class WriterRunner:
 
         def refuse(row: int, failed: StageFailedError) -> None:
             [one] = guesser.rows(row, row + 1)
-            reports.append((one.column("offset")[0].as_py(), failed.error))
+            offset = one.column("offset")[0].as_py()
+            reports.append((offset, failed.error))
+            blame.refused(failed.error, row, offset, guesser)
 
-        messages, size = [], sum(map(len, batches))
+        size = sum(map(len, batches))
         known = None if raised is None else failed(raised, 0, size)
         for message, reported in good_parts(size, attempt, refuse, spacing, known):
             messages.append(message)
+            blame.accepted()
             reports += reported
+        blame.ended(reports[-1][1] if reports else None, guesser)
         return messages, sorted(reports, key=lambda report: report[0])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.arrays.buffers import frozen
-from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, no_headers
+from spark_tasks.data.columns import HEADERS_TYPE, LOG_APPEND_SCHEMA, RAW_SCHEMA, no_headers
 from spark_tasks.java.utf8 import decoded
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records import decode_kernels as kernels
@@ -278,7 +278,7 @@ def _columns(data: Array, table: Array, low: int, high: int, max_record_bytes: i
             values.array(pa.binary(), count, int(report[kernels.VALUE_BYTES]), int(report[kernels.VALUE_NULLS])),
             headers,
         ],
-        schema=RAW_SCHEMA,
+        schema=LOG_APPEND_SCHEMA if table[0, ATTRIBUTES] & LOG_APPEND_TIME else RAW_SCHEMA,
     )
 
 

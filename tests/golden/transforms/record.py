@@ -63,7 +63,7 @@ def compare(seed: int, begin_at: int, count: int) -> int:
             wrong += bool(found)
             for line in found:
                 sys.stdout.write(f"case {seed}:{number}: {line[:600]}\n")
-        sys.stdout.write(f"{numbers.stop} cases, {wrong} differ, {time.monotonic() - begin:.0f} s\n")
+        sys.stdout.write(f"seed {seed}: {numbers.stop} cases, {wrong} differ, {time.monotonic() - begin:.0f} s\n")
         sys.stdout.flush()
     return wrong
 

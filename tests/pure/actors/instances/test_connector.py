@@ -26,13 +26,13 @@ OFFSETS = {(True, "own"): [({"file": "a"}, {"position": 1})]}
 class Rig:
     """One actor and everything that it said."""
 
-    def __init__(self, name, watch_lag=None):
+    def __init__(self, name, watch_lag=None, **options):
         self.name = name
         self.said = queue.Queue()
         self.ref = ConnectorActor.start(
             7, self.said.put, Plugins(installed=FOUND), TRANSFORMER.transform,
             lambda name, config: OFFSETS[name == self.name, config.get("offsets.storage.topic")], watch_lag=watch_lag,
-            threads=ActorThreads())
+            threads=ActorThreads(), **options)
 
     def start(self, target=STARTED, **config):
         given = {"name": self.name, "connector.class": "ScriptedSource", **config}
@@ -102,6 +102,24 @@ def test_a_connector_runs_pauses_stops_and_ends(rig):
     rig.state(State.UNASSIGNED, gone=True)
     assert rig.did == ["init", "start", "stop", "start", "stop", "start", "stop"]
     assert rig.ref.actor_stopped.wait(10)
+
+
+@pytest.mark.parametrize(("settings", "wrong"), [
+    ({"default.partitions": "1"}, 'Missing required configuration "topic.creation.default.replication.factor"'),
+    ({"default.partitions": "1", "default.replication.factor": "0"}, "Replication factor must be positive"),
+    ({"default.partitions": "1", "default.replication.factor": "1", "groups": "g", "g.include": "("}, "g.include"),
+])
+def test_invalid_settings_of_topic_creation_fail_the_connector_if_the_worker_creates_topics(request, settings, wrong):
+    """As SourceConnectorConfig does in Java's Worker.startConnector."""
+    config = {f"topic.creation.{key}": value for key, value in settings.items()}
+    for creates in (True, False):
+        rig = Rig(f"{request.node.name}-{creates}", topic_creation=creates)
+        rig.start(**config)
+        report = rig.state(State.FAILED if creates else State.RUNNING)
+        assert (wrong in (report.trace or "")) is creates
+        assert report.permanent is creates
+        rig.ref.tell(Stop())
+        assert rig.ref.actor_stopped.wait(10)
 
 
 class Hung:

@@ -14,9 +14,11 @@ from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NO_RECORD, NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.errors import KafkaUnavailableError
+from spark_tasks.kafka.records.decode import decode
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.failures import FailedStage, Failure
+from tests.golden.records import BATCHES
 
 
 def original(offset=7, timestamp=5, headers=(("h", b"1"), ("h", None))):
@@ -156,6 +158,9 @@ def test_bad_records_are_logged_as_by_java():
     assert "offset=7}." in refusals.refused.lines[1]
     refusals.add(FAILURE, original(timestamp=0))
     assert "offset=7, timestamp=0, timestampType=CreateTime}." in refusals.refused.lines[2]
+    stamped = decode(BATCHES["append-time"]).records.slice(1, 1)
+    refusals.add(FAILURE, replace(original(), raw=stamped))
+    assert ", timestampType=LogAppendTime}." in refusals.refused.lines[3]
     quiet = Refusals(ErrorHandling(tolerant=True))
     quiet.add(FAILURE, original())
     assert quiet.refused.lines == ()

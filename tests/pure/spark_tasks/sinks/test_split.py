@@ -49,15 +49,39 @@ class Reporting(DataSourceArrowWriter):  # type: ignore[misc]
         return offsets
 
 
-def split_of(values: list[bytes], start: int = 0, **config: str) -> SinkSplit:
+class AwayError(Exception):
+    """Of a driver that heeler does not know."""
+
+
+class Away(DataSourceArrowWriter):  # type: ignore[misc]
+    """Its target accepts only the record at offset 5."""
+
+    def write(self, iterator: Any) -> Any:
+        offsets = [offset for batch in iterator for offset in batch.column("offset").to_pylist()]
+        if offsets != [5]:
+            raise AwayError("the store is away")
+        return offsets
+
+
+def split_of(values: list[bytes], start: int = 0, writer: Any = None, **config: str) -> SinkSplit:
     records = [{"offset": 0, "timestamp": 5, "key": None, "value": value, "headers": None} for value in values]
     data = bytearray(encode(pa.RecordBatch.from_pylist(records, RAW_SCHEMA), max_batch_bytes=2**31 - 1)[0].data)
     struct.pack_into(">q", data, 0, start)
     errors = ErrorHandling("c", tolerant=True, queue="dead", with_headers=True)
     pipeline = SinkPipeline({}, JSON | {key.replace("_", "."): value for key, value in config.items()})
     job = SinkJob({"bootstrap_servers": ["nowhere:1"]}, "read_uncommitted", "records", pipeline,
-                  cloudpickle.dumps(Reporting()), errors=errors)
+                  cloudpickle.dumps(writer or Reporting()), errors=errors)
     return SinkSplit(pickle.dumps(job), "t", 0, start, start + len(values), held=bytes(data))
+
+
+def test_an_unknown_outage_skips_no_more_than_nine_records(sent: list[pa.RecordBatch]) -> None:
+    """One record at a time, as of a topic with little traffic. What is accepted in between begins a new count."""
+    for offset in [*range(15), 15, 15]:
+        failure = split_of([b"0"], offset, Away()).run().failure
+        assert (failure is None) is (offset < 15)
+        if failure is not None:
+            assert "none of this batch is skipped" in str(failure.error)
+    assert offsets_of(sent) == [*range(5), *range(6, 15)]
 
 
 @pytest.fixture

@@ -1,0 +1,72 @@
+"""Outages are recognized without the libraries that raise them."""
+
+from __future__ import annotations
+
+import errno
+import traceback
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.outages import is_outage
+
+
+def named(name: str, base: type[Exception] = Exception, **attributes: Any) -> Exception:
+    """An error of a class of that name."""
+    return type(name, (base,), attributes)("text")  # type: ignore[no-any-return]
+
+
+TRANSPORT = type("TransportError", (Exception,), {})
+
+
+@pytest.mark.parametrize("error", [
+    named("ConnectionTimeout", TRANSPORT),  # elastic-transport
+    named("NoHostAvailable"), named("WriteTimeout"), named("Unavailable"),  # cassandra
+    named("ServiceUnavailable"),  # neo4j, google
+    named("NetworkError"),  # clickhouse
+    named("ReadTimeout", OSError), named("ConnectionError", OSError),  # requests
+    named("ServerSelectionTimeoutError"), named("ConnectTimeoutError"),  # pymongo, botocore
+    named("ClientError", status=503), named("ApiError", status_code=HTTPStatus.TOO_MANY_REQUESTS),  # aiohttp, elastic
+    named("HTTPError", OSError, response=SimpleNamespace(status_code=502)),  # requests
+    named("ApiError", meta=SimpleNamespace(status=504)),  # elastic
+    OSError(errno.ETIMEDOUT, "Connection timed out"), type("ClientError", (OSError,), {})(errno.ECONNREFUSED, "no"),
+], ids=lambda error: type(error).__name__)
+def test_an_outage_is_recognized_by_names_and_by_the_status_of_http(error: Exception) -> None:
+    assert is_outage(error)
+
+
+class Unreadable(Exception):  # noqa: N818
+    @property
+    def status(self) -> int:
+        raise RuntimeError("not now")
+
+
+@pytest.mark.parametrize("error", [
+    ValueError("no"), named("TimeoutOfRecordError"), named("HTTPError", status=400, status_code=404), Unreadable(),
+    named("ApiError", status="503", response=None), OSError(errno.ENOENT, "no file"),
+], ids=lambda error: type(error).__name__)
+def test_other_errors_are_no_outages(error: Exception) -> None:
+    assert not is_outage(error)
+
+
+def raised_after_a_timeout(*, hidden: bool) -> Exception:
+    try:
+        try:
+            raise TimeoutError("slow")  # noqa: TRY301
+        except TimeoutError:
+            if hidden:
+                raise DataError("bad") from None
+            raise DataError("bad")  # noqa: B904
+    except DataError as error:
+        return error
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_an_error_counts_while_whose_handling_another_was_raised_unless_it_is_hidden(hidden: bool) -> None:
+    """As in a stack trace."""
+    error = raised_after_a_timeout(hidden=hidden)
+    assert is_outage(error) is not hidden
+    assert ("slow" in "".join(traceback.format_exception(error))) is not hidden

@@ -1,0 +1,136 @@
+"""A target that refuses everything, for a reason that is in no record, costs no record."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.datasource import DataSourceArrowWriter
+
+from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.sinks.blame import Blame
+from spark_tasks.sinks.writes import WriterRunner
+
+TRIED: list[int] = []
+
+
+class StoreError(Exception):
+    """Of a driver that heeler does not know."""
+
+
+class Refusing(DataSourceArrowWriter):  # type: ignore[misc]
+    """Refuses a call with a record that is `bad`, with the error that `error` makes of the first one."""
+
+    def __init__(self, error: Callable[[int], Exception], bad: Callable[[int], bool] = lambda _: True) -> None:
+        self._error, self._bad = error, bad
+
+    def write(self, iterator: Any) -> Any:
+        numbers = [number for batch in iterator for number in batch.column("value").to_pylist()]
+        TRIED.append(len(numbers))
+        for number in numbers:
+            if self._bad(number):
+                raise self._error(number)
+        return numbers
+
+
+def batch(size: int, start: int = 0) -> pa.RecordBatch:
+    offsets = range(start, start + size)
+    return pa.RecordBatch.from_pydict({"offset": offsets, "value": [3 * offset + 1000 for offset in offsets]})
+
+
+def search(writer: Refusing, size: int, start: int = 0, blame: Blame | None = None) -> tuple[list[int], list[int]]:
+    """Returns what was written, and the offsets that were refused."""
+    runner = WriterRunner(cloudpickle.dumps(writer), "records", None, tolerant=True, refuse=print)
+    messages, reports = runner.write_accepted([batch(size, start)], blame=blame)
+    return [number for message in messages for number in message], [offset for offset, _ in reports]
+
+
+@pytest.fixture(autouse=True)
+def tried() -> list[int]:
+    TRIED.clear()
+    return TRIED
+
+
+@pytest.mark.parametrize("error", [
+    lambda _: StoreError("the store is away"), lambda _: StoreError(""),
+    lambda number: StoreError(f"<Connection at {hex(id(object()) + number)}>: gave up after 3.{number % 7}77 s"),
+    lambda _: StoreError('relation "orders" does not exist'),
+], ids=["same", "without words", "addresses and times", "quotes something else"])
+def test_none_is_refused_if_the_target_accepts_nothing_and_its_error_means_no_record(
+    error: Callable[[int], Exception], tried: list[int]
+) -> None:
+    with pytest.raises(ConnectError, match=r"has refused 10 records .*none of this batch is skipped.*StoreErr"):
+        search(Refusing(error), 1000)
+    assert len(tried) < 100
+
+
+def test_errors_of_values_are_believed_as_long_as_others_may_follow(tried: list[int]) -> None:
+    """JSONDecodeError, for example, is raised for the answer of a proxy whose service is away."""
+    proxy = Refusing(lambda _: ValueError("Expecting value: line 1 column 1 (char 0)"))
+    with pytest.raises(ConnectError, match="refused 100 records in succession"):
+        search(proxy, 100)
+    with pytest.raises(ConnectError, match="refused 1000 records in succession"):
+        search(proxy, 100_000)
+    assert len(tried) < 8000
+    late = Refusing(lambda _: ValueError("must not be negative"), lambda number: number < 3 * 50 + 1000)
+    assert search(late, 60) == ([3 * n + 1000 for n in range(50, 60)], list(range(50)))
+
+
+@pytest.mark.parametrize("error", [
+    lambda _: DataError("not now"), lambda _: sqlite3.IntegrityError("NOT NULL constraint failed: orders.id"),
+    lambda number: StoreError(f"bad: '{number}'"), lambda number: StoreError(f"{number} is out of range"),
+    lambda number: StoreError(f"the record at offset {(number - 1000) // 3} is bad"),
+    lambda number: StoreError("bad: " + "x" * (number % 2)),
+], ids=["DataError", "of the data", "quoted", "named", "offset", "different"])
+def test_all_are_refused_if_the_errors_mean_the_records(error: Callable[[int], Exception]) -> None:
+    assert search(Refusing(error), 50) == ([], list(range(50)))
+
+
+def test_few_are_refused_whatever_the_error() -> None:
+    assert search(Refusing(lambda _: StoreError("no"), lambda number: number < 1000 + 3 * 9), 100)[1] == list(range(9))
+    assert search(Refusing(lambda _: StoreError("no")), 9) == ([], list(range(9)))
+
+
+def test_a_target_that_goes_away_during_a_search_costs_no_record() -> None:
+    """It accepts the first ten, refuses one, accepts ten more, and then goes away."""
+    away = Refusing(lambda _: StoreError("away"), lambda number: number == 1000 + 3 * 10 or number >= 1000 + 3 * 21)
+    for size in (31, 100, 5000):
+        with pytest.raises(ConnectError, match="refused 10 records in succession"):
+            search(away, size)
+    assert search(away, 30)[1] == [10, *range(21, 30)]
+    blame = Blame()
+    with pytest.raises(ConnectError, match="refused 10 records in succession"):
+        search(away, 100, blame=blame)
+    assert search(away, 21, blame=blame)[1] == [10], "the next batch begins anew"
+
+
+def test_many_bad_records_in_the_middle_are_refused() -> None:
+    some = Refusing(lambda _: StoreError("no"), lambda number: 1000 + 3 * 100 <= number < 1000 + 3 * 600)
+    assert search(some, 1000)[1] == list(range(100, 600))
+    last = Refusing(lambda _: ValueError("must not be negative"), lambda number: number >= 1000 + 3 * 100)
+    assert search(last, 200)[1] == list(range(100, 200))
+
+
+def test_records_of_small_batches_count_together_and_each_once() -> None:
+    """With three records a second, no batch has ten."""
+    writer, blame = Refusing(lambda _: StoreError("away")), Blame()
+    for start in (0, 3, 3, 3, 6):  # one batch is repeated
+        assert search(writer, 3, start, blame) == ([], list(range(start, start + 3)))
+    for _ in range(2):
+        with pytest.raises(ConnectError, match="refused 10 records in succession"):
+            search(writer, 3, 9, blame)
+
+
+def test_a_batch_that_was_refused_as_a_whole_is_refused_again_when_it_is_repeated() -> None:
+    writer, blame = Refusing(lambda _: ValueError("away")), Blame()
+    for _ in range(3):
+        with pytest.raises(ConnectError, match="refused 20 records in succession"):
+            search(writer, 20, 0, blame)
+
+
+def test_a_replay_of_dead_letters_believes_the_writer() -> None:
+    assert search(Refusing(lambda _: StoreError("no")), 50, blame=Blame(believes=True)) == ([], list(range(50)))
