@@ -230,7 +230,9 @@ def _column_at(
         return transform.change(batch, array, field)
     columns, name = Columns(array, field), path[0]
     child, its = columns.children.get(name), columns.fields.get(name)
-    if its is None or child is None or columns.nulls is not None or child.null_count or its.metadata:
+    if its is None or child is None:  # no record has it
+        return array, dict(field.metadata or {})
+    if columns.nulls is not None or child.null_count or its.metadata:
         raise NotInColumnsError
     if columns.schema is None:
         columns.put(name, *_column_at(batch, child, its, path[1:], transform))
