@@ -1,6 +1,7 @@
 """Each transform alone, on flat records without a schema: millions of records a second of one core.
 
-`python -m tests.benchmarks.bench_transforms`
+`python -m tests.benchmarks.bench_transforms [--odd]`; with --odd, only records some of which lack members, or have
+members of other types.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from spark_tasks.data.columns import HEADERS_TYPE, one_topic
 from spark_tasks.pipeline.converters.json import JsonConverter
-from spark_tasks.pipeline.transforms.chain import Chain, make_chain
+from spark_tasks.pipeline.transforms.chain import make_chain
 from spark_tasks.pipeline.transforms.columns_or_rows import put
 from spark_tasks.plugins import Kind, Plugins
 from tests.benchmarks.bench_converters import rate
@@ -60,8 +61,22 @@ PREDICATES: dict[str, dict[str, str]] = {
 }
 
 
-def batch(*, schema: bool) -> pa.RecordBatch:
-    """Flat records of seven fields."""
+# For records some of which lack members, or have members of other types.
+ODD: dict[str, dict[str, str]] = {
+    "Cast$Value": {"spec": "amount:string"},
+    "Flatten$Value": {},
+    "HeaderFrom$Value": {"fields": "amount", "headers": "amount", "operation": "copy"},
+    "MaskField$Value": {"fields": "name,amount"},
+    "ReplaceField$Value": {"exclude": "amount", "renames": "name:title"},
+    "TimestampConverter$Value": {"field": "ts", "target.type": "string", "format": "yyyy-MM-dd'T'HH:mm:ss.SSS"},
+    "ValueToKey": {"fields": "amount"},
+}
+
+
+def batch(*, schema: bool, lacking: int = 0, mixed: int = 0) -> pa.RecordBatch:
+    """Flat records of seven fields. `lacking`: each record of this number has only its `id`; 0: none. `mixed`: of each
+    such number of records, one has a text for a number.
+    """
     payloads = [
         b'{"id":%d,"name":"name-%d","amount":%.2f,"ts":%d,"day":"2023-%02d-%02d","zoned":"2023-11-%02dT22:13:%02d+02:00",'
         b'"named":"%d %b 2023"}'
@@ -69,6 +84,11 @@ def batch(*, schema: bool) -> pa.RecordBatch:
            (b"Jan", b"may", b"August")[i % 3])
         for i in range(ROWS)
     ]
+    if lacking:
+        payloads[lacking // 2 :: lacking] = [b'{"id":%d}' % i for i in range(lacking // 2, ROWS, lacking)]
+    if mixed:
+        payloads[mixed // 2 :: mixed] = [b'{"id":%d,"name":"n","amount":"1.5","ts":null}' % i
+                                         for i in range(mixed // 2, ROWS, mixed)]  # fmt: skip
     converter = JsonConverter()
     converter.configure({"schemas.enable": str(schema).lower()})
     texts = pa.array([SCHEMA % one if schema else one for one in payloads], pa.binary())
@@ -89,25 +109,46 @@ def show(name: str, work: Callable[[], int]) -> None:
     sys.stdout.flush()
 
 
+def show_chain(
+    plugins: Plugins, said: str, name: str, config: dict[str, str], records: pa.RecordBatch
+) -> None:
+    chain = make_chain(plugins, {
+        "transforms": "t", "transforms.t.type": T + name,
+        **{f"transforms.t.{key}": value for key, value in config.items()},
+    })  # fmt: skip
+
+    def work() -> int:
+        sum(len(out) for out in chain.apply(records))
+        return ROWS
+
+    show(f"{said}: {name} {config}", work)
+
+
+def odd(plugins: Plugins) -> None:
+    """Print the table for records some of which lack members, or have members of other types."""
+    for said, records in (
+        (f"1 of {ROWS} lacks members", batch(schema=False, lacking=ROWS)),
+        ("every second lacks members", batch(schema=False, lacking=2)),
+        (f"1 of {ROWS} has other types", batch(schema=False, mixed=ROWS)),
+        (f"1 of {ROWS} lacks members, 1 has other types", batch(schema=False, lacking=ROWS, mixed=ROWS // 2)),
+    ):
+        for name, config in ODD.items():
+            show_chain(plugins, said, name, config, records)
+
+
 def main() -> None:
     """Print the table."""
     plugins = Plugins()
+    if "--odd" in sys.argv:
+        odd(plugins)
+        return
     for schema in (False, True):
         records = batch(schema=schema)
         said = "with a schema" if schema else "schemaless"
         for name, config in CHAINS.items():
             if name == "SetSchemaMetadata$Value" and not schema:
                 continue
-            chain = make_chain(plugins, {
-                "transforms": "t", "transforms.t.type": T + name.strip(),
-                **{f"transforms.t.{key}": value for key, value in config.items()},
-            })  # fmt: skip
-
-            def work(chain: Chain = chain, records: pa.RecordBatch = records) -> int:
-                sum(len(out) for out in chain.apply(records))
-                return ROWS
-
-            show(f"{said}: {name.strip()} {config}", work)
+            show_chain(plugins, said, name.strip(), config, records)
     for name, config in PREDICATES.items():
         predicate = plugins.find(Kind.PREDICATE, f"{T}predicates.{name}").cls()
         predicate.configure(config)
@@ -119,6 +160,7 @@ def main() -> None:
         "transforms.b.type": T + "ReplaceField$Value", "transforms.b.exclude": "amount",
     })  # fmt: skip
     show("chain with a predicate", lambda: sum(len(out) for out in chain.apply(records)))
+    odd(plugins)
 
 
 if __name__ == "__main__":

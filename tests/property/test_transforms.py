@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,7 @@ from spark_tasks.pipeline.transforms.chain import make_chain
 from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError, SuspectRowsError
 from spark_tasks.pipeline.transforms.java_casts import cast, cast_column
 from spark_tasks.plugins import Plugins
-from tests.golden.transforms.cases import case
+from tests.golden.transforms.cases import T, case
 from tests.golden.transforms.ours import connector_config, read, write
 
 PLUGINS = Plugins()
@@ -60,6 +61,80 @@ def test_columns_and_single_records_are_transformed_identically(number, size):
         rows = outcome(lambda t=transform: shown(one, t.by_rows(batch)))
         if columns != "error":  # else records decide
             assert columns == rows
+
+
+def same_as_single_records(one, transform, batch):
+    """Whether a transform makes of a batch what it makes of its records one by one, if none is bad."""
+    rows = outcome(lambda: shown(one, transform.by_rows(batch)))
+    if rows == "error":
+        return True
+    changed = transform.apply(batch)
+    # An error: a null of a required schema, which means that there is no value.
+    return outcome(lambda: shown(one, changed)) in (rows, "error")
+
+
+@given(st.integers(0, 10**9), st.integers(100, 600),
+       st.dictionaries(st.integers(0, 599), st.integers(1, 3), max_size=5), st.booleans())  # fmt: skip
+def test_a_few_records_among_many_may_lack_members_or_have_other_types(number, size, odd, every_second):
+    one = case(3, number, records=4)
+    kinds = [odd.get(row, row % 2 if every_second else 0) for row in range(size)]
+    try:
+        stages = make_chain(PLUGINS, connector_config(one["chain"])).stages
+        batch = read(one, [one["records"][kind] for kind in kinds])
+    except (ConfigError, DataError):
+        return
+    for stage in stages:
+        assert not isinstance(stage.transform, ColumnsOrRows) or same_as_single_records(one, stage.transform, batch)
+
+
+INNER = ("a", "b", "a.b")
+PATHS = st.lists(st.sampled_from([*INNER, *INNER, "missing"]), min_size=1, max_size=2).map(
+    lambda steps: ".".join(f"`{step}`" if "." in step else step for step in steps)
+)
+NESTED: dict[str, Callable[[list[str]], dict[str, str]]] = {
+    "Cast$Value": lambda paths: {"spec": ",".join(f"{path}:string" for path in paths)},
+    "HeaderFrom$Value": lambda paths: {"fields": ",".join(paths), "headers": ",".join(["h", "i", "j"][: len(paths)]),
+                                       "operation": "move"},
+    "InsertField$Value": lambda paths: {"static.field": paths[0], "static.value": "x", "timestamp.field": paths[-1]},
+    "MaskField$Value": lambda paths: {"fields": ",".join(paths)},
+    "ReplaceField$Value": lambda paths: {"exclude": ",".join(paths[1:]), "renames": f"{paths[0]}:new"},
+    "TimestampConverter$Value": lambda paths: {"field": paths[0], "target.type": "string", "format": "yyyy-MM-dd"},
+    "ValueToKey": lambda paths: {"fields": ",".join(paths)},
+}  # fmt: skip
+LEAVES = st.sampled_from([1, 2**40, 1.5, "x", "12", True, None])
+FULL = st.fixed_dictionaries({"id": LEAVES, **{name: st.fixed_dictionaries(dict.fromkeys(INNER, LEAVES))
+                                               for name in INNER}})  # fmt: skip
+OTHER = st.dictionaries(st.sampled_from(INNER), LEAVES | st.dictionaries(st.sampled_from(INNER), LEAVES))
+TYPES = {bool: "boolean", int: "int64", float: "double", str: "string", type(None): "string"}
+
+
+def schema_of(tree):
+    if not isinstance(tree, dict):
+        return {"type": TYPES[type(tree)], "optional": True}
+    return {"type": "struct", "optional": True,
+            "fields": [{**schema_of(one), "field": name} for name, one in tree.items()]}  # fmt: skip
+
+
+@given(st.sampled_from(sorted(NESTED)), st.lists(PATHS, min_size=1, max_size=3, unique=True), FULL,
+       st.dictionaries(st.integers(0, 299), OTHER, max_size=3), st.sampled_from([6, 300]), st.booleans())  # fmt: skip
+def test_fields_named_by_paths_are_transformed_identically_in_columns_and_single_records(
+    name, paths, tree, others, size, schemas
+):
+    config = {**NESTED[name](paths), "field.syntax.version": "V2"}
+    one = {"schemas": schemas, "replace_nulls": True, "sink": True}
+    trees = [tree if schemas else others.get(row, tree) for row in range(size)]
+    texts = [json.dumps({"schema": schema_of(of), "payload": of} if schemas else of) for of in trees]
+    records = [
+        {"topic": "t", "partition": 0, "offset": 1, "timestamp": 1700000000123, "key": None, "headers": [],
+         "value": text}
+        for text in texts
+    ]  # fmt: skip
+    try:
+        (stage,) = make_chain(PLUGINS, connector_config([{"class": T + name, "config": config}])).stages
+        batch = read(one, records)
+    except (ConfigError, DataError):
+        return
+    assert same_as_single_records(one, stage.transform, batch)
 
 
 @given(st.integers(0, 10**9))

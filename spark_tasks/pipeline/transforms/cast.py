@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Importance, invalid
 from spark_tasks.config.definition import Type as ConfigType
-from spark_tasks.data.columns import is_json, metadata_of
+from spark_tasks.data.columns import is_json
 from spark_tasks.data.schema import Field, Schema, Type
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.java.hash import copied, hash_order
@@ -203,10 +203,10 @@ class Cast(NestingTransform):
 
     @staticmethod
     def _cast_child(columns: Columns, name: str, schema: Schema | None, target: Type) -> None:
-        its = metadata_of(columns.fields[name])
+        child, its = columns.member(name)
         if its:
-            raise NotInColumnsError  # values of several types, or a key that some maps do not have
-        columns.put(name, cast_column(columns.children[name], schema, target))
+            raise NotInColumnsError  # values of several types
+        columns.put(name, cast_column(child, schema, target))
 
 
 CastKey = for_key(Cast)

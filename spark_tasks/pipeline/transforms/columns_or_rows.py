@@ -1,8 +1,9 @@
 """Applies transforms record by record, as Java does, if they cannot be applied to columns.
 
-`ColumnsOrRows` tries a transform on columns first. If this raises NotInColumnsError, it changes the batch record by
-record. If a record is bad, it tries halves of the batch, so that the bad record slows down only a few others. It raises
-BadRowsError with the bad records that it has found; there may be more.
+`ColumnsOrRows` tries a transform on columns first. If this raises NotInColumnsError, it tries halves of the batch, each
+with the members and types of its own records (narrowing.py), and changes what is left record by record: a few records
+that columns cannot express slow down only a few others. If a record is bad, it tries halves of the batch, too. It
+raises BadRowsError with the bad records that it has found; there may be more.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, Colu
 from spark_tasks.pipeline.java_columns import NULLS_KEY, column, runs
 from spark_tasks.pipeline.java_values import typed_values, values
 from spark_tasks.pipeline.transforms.base import Transform
+from spark_tasks.pipeline.transforms.narrowing import narrowed, varies
 
-_MIN_PIECE = 64  # pieces with a bad record are halved; those of up to this many rows are changed record by record
+# Pieces with a bad record, or one that columns cannot express, are halved; those of up to this many rows are changed
+# record by record.
+_MIN_PIECE = 64
+_MOST = 3 / 4  # of a batch: if columns can express fewer, it is not divided into the many batches that would result
 
 
 class NotInColumnsError(Exception):
@@ -95,7 +100,7 @@ class ColumnsOrRows(Transform):
         try:
             changed = [self.columns(batch)]
         except NotInColumnsError:
-            changed = self.by_rows(batch, begin, bad)
+            changed = list(self._divided(batch, begin, bad))
         except SuspectRowsError as suspect:
             if self._are_bad(batch, begin, suspect, bad):
                 return
@@ -103,6 +108,44 @@ class ColumnsOrRows(Transform):
         except (DataError, pa.ArrowException, OverflowError, ValueError):
             changed = list(self._halves(batch, begin, bad))
         yield from changed
+
+    def _divided(
+        self, batch: pa.RecordBatch, begin: int, bad: list[tuple[int, Exception]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Changes pieces in columns if most records are in such pieces, and all others record by record."""
+        done, found = 0, []
+        if varies(batch, (*_parts(self.reads), "timestamp", "partition")):
+            found_bad: list[tuple[int, Exception]] = []
+            found = list(self._in_columns(batch, 0, begin, found_bad))
+            if sum(length for _, length, _ in found) < _MOST * len(batch):
+                found = []
+            else:
+                bad += found_bad
+        for at, length, changed in found:
+            if done < at:
+                yield from self.by_rows(batch.slice(done, at - done), begin + done, bad)
+            yield from changed
+            done = at + length
+        if done < len(batch):
+            yield from self.by_rows(batch.slice(done), begin + done, bad)
+
+    def _in_columns(
+        self, batch: pa.RecordBatch, at: int, begin: int, bad: list[tuple[int, Exception]]
+    ) -> Iterator[tuple[int, int, list[pa.RecordBatch]]]:
+        """Yields the first row and the length of each piece of the batch that columns can express, and the changed
+        piece. `at`: the batch's first row.
+        """
+        half = len(batch) // 2
+        for first, piece in ((at, batch.slice(0, half)), (at + half, batch.slice(half))):
+            if len(piece) < _MIN_PIECE:
+                continue
+            narrow = narrowed(piece, _parts(self.reads))
+            try:
+                yield first, len(piece), [self.columns(narrow)]
+            except NotInColumnsError:
+                yield from self._in_columns(piece, first, begin, bad)
+            except (DataError, pa.ArrowException, OverflowError, ValueError):
+                yield first, len(piece), list(self._apply(narrow, begin + first, bad))
 
     def _halves(
         self, batch: pa.RecordBatch, begin: int, bad: list[tuple[int, Exception]]
@@ -151,6 +194,10 @@ class ColumnsOrRows(Transform):
         if found is None:
             raise BadRowsError(bad)
         return []
+
+
+def _parts(names: Sequence[str]) -> list[str]:
+    return [name for name in names if name != "headers"]
 
 
 def read_records(batch: pa.RecordBatch, parts: Sequence[str]) -> list[Record]:

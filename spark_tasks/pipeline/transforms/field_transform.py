@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigKey, Type
-from spark_tasks.data.columns import SCHEMA_KEY, is_json, struct_array
+from spark_tasks.data.columns import ABSENT_KEY, SCHEMA_KEY, is_json, metadata_of, struct_array
 from spark_tasks.data.schema import Field, Schema, to_text
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import DataError
@@ -72,6 +72,15 @@ class Columns:
         name = self.lacks_required()
         if name is not None:
             raise DataError(f"null value in required field {name}")
+
+    def member(self, name: str) -> tuple[pa.Array, dict[bytes, bytes]]:
+        """Returns a child and its metadata, with nulls for maps that lack the key: for transforms that read it as null,
+        as Java's do.
+        """
+        child, metadata = self.children[name], metadata_of(self.fields[name])
+        if metadata.pop(ABSENT_KEY, None) and is_json(metadata):  # perhaps only as null has to differ from absent
+            child, metadata = parse_columns(child.cast(pa.binary()))
+        return child, metadata
 
     def put(self, name: str, array: pa.Array, metadata: dict[bytes, bytes] | None = None) -> None:
         """Sets a child. A new one becomes the last."""
@@ -221,7 +230,9 @@ def _column_at(
         return transform.change(batch, array, field)
     columns, name = Columns(array, field), path[0]
     child, its = columns.children.get(name), columns.fields.get(name)
-    if its is None or child is None or columns.nulls is not None or child.null_count or its.metadata:
+    if its is None or child is None:  # no record has it
+        return array, dict(field.metadata or {})
+    if columns.nulls is not None or child.null_count or its.metadata:
         raise NotInColumnsError
     if columns.schema is None:
         columns.put(name, *_column_at(batch, child, its, path[1:], transform))

@@ -9,7 +9,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Importance, OneOf, Type, invalid
-from spark_tasks.data.columns import is_json, metadata_of, nulls_are_absent
+from spark_tasks.data.columns import is_json
 from spark_tasks.data.schema import Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import ConfigError, DataError
@@ -20,6 +20,7 @@ from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, R
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path, schema_at, value_at
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
+    Columns,
     FieldTransform,
     Part,
     as_optional_as,
@@ -135,7 +136,7 @@ class HeaderFrom(FieldTransform):
         columns = self._columns(array, field)
         kinds = {f.name: f.schema for f in columns.schema.fields} if columns.schema else {}
         batch = with_headers(batch, [
-            (header, _texts(columns.children.get(name), columns.fields.get(name), kinds.get(name)))
+            (header, _texts(columns, name, kinds.get(name)))
             for (name,), header in self._pairs
         ])  # fmt: skip
         if not self._moves and columns.schema is not None:
@@ -154,9 +155,16 @@ def _removed(names: list[str], gone: set[str]) -> list[str]:
     return [name for name in copied(names) if name not in gone]
 
 
-def _texts(array: pa.Array | None, field: pa.Field | None, schema: Schema | None) -> pa.Array:
-    if array is None or field is None or is_json(metadata_of(field)) or nulls_are_absent(metadata_of(field)):
+def _texts(columns: Columns, name: str, schema: Schema | None) -> pa.Array:
+    if name not in columns.children:
+        if columns.schema is not None:
+            raise NotInColumnsError
+        return pa.nulls(columns.length, pa.string())
+    array, metadata = columns.member(name)
+    if is_json(metadata):
         raise NotInColumnsError
+    if pa.types.is_null(array.type):
+        return pa.nulls(columns.length, pa.string())
     if schema is not None and (schema.logical or (array.null_count and not schema.optional)):
         raise NotInColumnsError
     if pa.types.is_boolean(array.type) or pa.types.is_string(array.type) or pa.types.is_primitive(array.type):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Importance, NonEmpty, Type, ValidList
-from spark_tasks.data.columns import is_json, metadata_of
+from spark_tasks.data.columns import is_json
 from spark_tasks.data.schema import DECIMAL, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import DataError
@@ -132,23 +132,15 @@ class MaskField(NestingTransform):
         before = list(columns.children)
         for name in self._fields:
             if name in columns.children:
-                child, its = columns.children[name], columns.fields[name]
-                if is_json(metadata_of(its)):
+                child, its = columns.member(name)
+                if is_json(its):
                     raise NotInColumnsError
-                masked = self._mask_column(child, schemaless=columns.schema is None)
-                columns.put(name, masked, metadata_of(its) or None)
+                columns.put(name, self._mask_column(child, schemaless=columns.schema is None), its or None)
             elif columns.schema is None:
                 columns.put(name, pa.nulls(columns.length))  # Java adds the key with null
         if columns.schema is not None:
             return columns.build(before, columns.schema)
-        if any(self._is_partly_absent(columns.fields[name]) for name in self._fields):
-            raise NotInColumnsError
         return columns.build(copied(before, *missing), None)
-
-    @staticmethod
-    def _is_partly_absent(field: pa.Field) -> bool:
-        """Returns whether some maps lack the key. Java adds it to them with null."""
-        return bool(field.metadata)
 
     def _mask_column(self, child: pa.Array, *, schemaless: bool) -> pa.Array:
         """Returns a column with the replacement in each row that is not null."""

@@ -188,15 +188,19 @@ class TimestampConverter(NestingTransform):
         columns = self._columns(array, field)
         columns.check_nulls()
         if columns.schema is None:
-            if self._field not in columns.children or columns.fields[self._field].metadata:
+            names, known = list(columns.children), self._field in columns.children
+            child, its = columns.member(self._field) if known else (pa.nulls(columns.length), {})
+            if its:
                 raise NotInColumnsError
-            child = columns.children[self._field]
+            if pa.types.is_null(child.type):  # Java adds the key with null
+                columns.put(self._field, child)
+                return columns.build(copied(names, self._field), None)
             found = self._column(child, _inferred_of(child.type))
             if self._target in ("Date", "Time"):  # without a schema, a moment, like all of Java's dates
                 millis = moment_columns.to_millis(found, self._target, self._format, (self._up, self._down))
                 found = moment_columns.from_millis(millis, "Timestamp", self._format, (self._up, self._down))
             columns.put(self._field, found)
-            return columns.build(copied(list(columns.children)), None)
+            return columns.build(copied(names), None)
         changed = self.changed_schema(columns.schema)
         for one in columns.schema.fields:
             if one.name == self._field:

@@ -84,6 +84,6 @@ class ValueToKey(ColumnsOrRows):
         for name in names:
             if name not in columns.children:
                 columns.put(name, pa.nulls(len(array)))
-            elif columns.fields[name].metadata:
-                raise NotInColumnsError  # absent keys become null
+            else:
+                columns.put(name, *columns.member(name))  # absent keys become null
         return put(batch, "key", *columns.build(hash_order(names, capacity_for(len(self._paths))), None))

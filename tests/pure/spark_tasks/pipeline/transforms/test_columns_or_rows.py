@@ -1,0 +1,82 @@
+"""A few records that lack a member, or have another type in it, do not make a whole batch go record by record."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows
+from tests.rigs.chains import chain, rows, sink
+
+SIZE = 2048
+CHAINS = [
+    ("Cast$Value", {"spec": "amount:string"}),
+    ("HeaderFrom$Value", {"fields": "amount,ts", "headers": "a,ts", "operation": "copy"}),
+    ("HeaderFrom$Value", {"fields": "amount", "headers": "a", "operation": "move"}),
+    ("MaskField$Value", {"fields": "name,amount"}),
+    ("TimestampConverter$Value", {"field": "ts", "target.type": "string", "format": "yyyy-MM-dd"}),
+    ("ValueToKey", {"fields": "amount,name"}),
+]
+RARE = [*CHAINS, ("Flatten$Value", {}), ("MaskField$Value", {"fields": "inner.a", "field.syntax.version": "V2"})]
+
+
+def record(number, **more):
+    return {"id": number, "name": f"n{number}", "amount": number + 0.5, "ts": 10**12, "inner": {"a": 1}, **more}
+
+
+def without(number, *names):
+    return {name: one for name, one in record(number).items() if name not in names}
+
+
+@pytest.fixture
+def one_by_one(monkeypatch):
+    """The numbers of records that are changed one by one."""
+    sizes, own = [], ColumnsOrRows.by_rows
+    monkeypatch.setattr(
+        ColumnsOrRows, "by_rows", lambda self, batch, *more: (sizes.append(len(batch)), own(self, batch, *more))[1]
+    )
+    return sizes
+
+
+def outcome(step, records):
+    batches = sink(chain(step), [json.dumps(one).encode() for one in records])
+    return [*zip(*(written(batches, part) for part in ("key", "value")), rows(batches, "headers"), strict=True)]
+
+
+def written(batches, part):
+    converter = JsonConverter()
+    converter.configure({"schemas.enable": "false"})
+    texts = [converter.from_connect("t", one.column(part), one.schema.field(part).metadata) for one in batches]
+    return [text and json.loads(text) for array in texts for text in array.to_pylist()]
+
+
+def lacks(number):
+    return without(number, "amount", "ts", "name")
+
+
+def lacks_or_has_null(number):
+    return record(number, amount=None, ts=None) if number % 3 else lacks(number)
+
+
+@pytest.mark.parametrize("odd", [lacks, lacks_or_has_null])
+@pytest.mark.parametrize("step", CHAINS)
+def test_records_that_lack_a_member_are_changed_in_columns(one_by_one, step, odd):
+    records = [odd(number) if number % 2 else record(number) for number in range(SIZE)]
+    found = outcome(step, records)
+    assert not one_by_one
+    assert found[:8] == [outcome(step, [one])[0] for one in records[:8]]
+    assert [value["id"] for _, value, _ in found] == list(range(SIZE))
+
+
+@pytest.mark.parametrize("step", RARE)
+def test_few_records_beside_one_of_another_type_are_changed_one_by_one(one_by_one, step):
+    records = [record(number) for number in range(SIZE)]
+    records[777] = without(777, "ts", "inner") | {"amount": "12", "name": 5}
+    records[1300] = record(1300, ts=None, inner=None)
+    found = outcome(step, records)
+    assert sum(one_by_one) < SIZE / 10
+    assert [value["id"] for _, value, _ in found] == list(range(SIZE))
+    alone = {row: outcome(step, [records[row]])[0] for row in (0, 776, 777, 778, 1299, 1300, 1999)}
+    assert {row: found[row] for row in alone} == alone
