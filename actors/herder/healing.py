@@ -15,7 +15,7 @@ from actors.herder.state import Healed, Restart, Successor, connector_of
 from actors.herder.turn import Turn
 from actors.messages.events import InstanceRecovered, InstanceStalled
 from spark_tasks.config.healing import Healing
-from storage.ids import ConnectorName, ItemId, State
+from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State
 from storage.status.state import Stall
 
 MAX_CAUSE = 300  # characters
@@ -46,14 +46,16 @@ def on_failed(turn: Turn, item: ItemId) -> None:
 def on_stalled(turn: Turn, event: InstanceStalled) -> None:
     """A connector or task makes no progress: reports it, and restarts it if its policy says so."""
     slot = turn.state.slots.get(event.item)
-    if slot is None or slot.epoch != event.epoch or slot.stopping or slot.state is State.FAILED:
+    failed = slot is not None and slot.state is State.FAILED
+    over = failed and isinstance(event.item, ConnectorTaskId)  # a connector that has failed may hang in a later stop()
+    if slot is None or slot.epoch != event.epoch or slot.stopping or over:
         return
     turn.log("WARNING", f"{event.item}: {event.what}", event.item)
     turn.set_slot(event.item, replace(slot, stalled=Stall(turn.now - event.for_ms, event.what[:MAX_STALL])))
     policy = policy_of(turn, event.item)
     restart = Restart(event.item, event.epoch, Successor.AFTER_STALL)
     planned = restart in turn.state.own_requests()
-    if policy.stalled and event.hangs and not planned:
+    if policy.stalled and event.hangs and not (planned or failed):
         line = f"stalled: {_line(event.what)}"
         _plan(turn, event.item, policy, restart, line)
     if slot.state is not None and turn.exists(event.item):
@@ -63,12 +65,12 @@ def on_stalled(turn: Turn, event: InstanceStalled) -> None:
 def on_recovered(turn: Turn, event: InstanceRecovered) -> None:
     """What was stalled makes progress again: cancels its restart."""
     slot, healed = turn.state.slots.get(event.item), turn.state.healed.get(event.item)
-    if slot is None or slot.epoch != event.epoch or slot.stopping:
+    if slot is None or slot.epoch != event.epoch or slot.stopping or slot.stalled is None:
         return
     turn.log("INFO", f"{event.item}: makes progress again after a stall", event.item)
     turn.set_slot(event.item, replace(slot, stalled=None))
     planned = healed is not None and healed.epoch == event.epoch and healed.next_ms is not None
-    if healed is not None and planned and slot.state is State.RUNNING:
+    if healed is not None and planned and slot.state is not State.FAILED:
         _remember(turn, event.item, replace(healed, outlook=None))
     if slot.state is not None and turn.exists(event.item):
         turn.status(event.item, slot.state, slot.trace, slot.version)

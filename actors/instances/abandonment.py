@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from actors.instances.watchdog import Pace
+from actors.instances.watchdog import Pace, Stack
 from spark_tasks.task import TaskRunner
 
 
@@ -43,7 +43,7 @@ class Abandonment:
         if runner is not None:
             runner.stop_starting()
 
-    def where(self) -> str | None:
+    def where(self) -> Stack | None:
         """The stack of the call that the task is in; None if there is none. Any thread."""
         return self.pace.where() if self.pace is not None else None
 

@@ -26,7 +26,7 @@ from actors.instances.connector_state import (
 )
 from actors.instances.scaler import Watched
 from actors.instances.task import trace_of
-from actors.instances.watchdog import Pace, Watchdog
+from actors.instances.watchdog import Pace, Stack, Watchdog
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
 from actors.messages.correlation_ids import Epoch
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
@@ -125,7 +125,7 @@ class ConnectorActors:
         self._made[ref.actor_urn] = made
         return ref
 
-    def where(self, ref: pykka.ActorRef[Any]) -> str | None:
+    def where(self, ref: pykka.ActorRef[Any]) -> Stack | None:
         """The stack of the call of the plugin that an actor is in; None if there is none. Any thread."""
         made = self._made.get(ref.actor_urn)
         return made.pace.where() if made is not None else None
@@ -253,9 +253,13 @@ class ConnectorActor(PooledActor):
             case ConnectorAction.REPORT:
                 self._report(reported(self._phase))
             case ConnectorAction.END:
-                if self._pace is not None:
-                    self._pace.ended = True
                 self.stop()
+
+    @override
+    def on_stop(self) -> None:
+        """Ends the watch."""
+        if self._pace is not None:
+            self._pace.ended = True
 
     def _create(self) -> Connector:
         if self._connector is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import pykka
 from actors.errors import ConflictError
 from actors.herder.effects import AbandonInstance, AskTaskConfigs, ChangeInstance, StartInstance, StopInstance
 from actors.instances.task import trace_of
-from actors.instances.watchdog import presentable
+from actors.instances.watchdog import Stack, presentable
 from actors.messages.commands import (
     ChangeTargetState,
     GenerateTaskConfigs,
@@ -36,7 +37,7 @@ class ActorInstances:
                  task: Callable[[Epoch, StartTask], pykka.ActorRef[Any]],
                  cancel: Callable[[pykka.ActorRef[Any]], None],
                  stopping: Callable[[pykka.ActorRef[Any]], None] = lambda _: None,
-                 where: Callable[[pykka.ActorRef[Any]], str | None] = lambda _: None) -> None:
+                 where: Callable[[pykka.ActorRef[Any]], Stack | None] = lambda _: None) -> None:
         """`where`: the stack of the call that an actor is in; None if there is none."""
         self._tell = tell
         self._connector = connector
@@ -74,13 +75,20 @@ class ActorInstances:
         """Cancels what an actor does, and reports where it hangs; its thread ends once the plugin returns."""
         entry = self._forget(effect.epoch)
         stack = self._where(entry[1]) if entry is not None else None
-        line = f"did not stop within {effect.after_ms} ms (task.shutdown.graceful.timeout.ms) and was abandoned"
-        text = presentable(f"{line}; its call on the worker is here:\n{stack}" if stack else line)
-        line, _, below = text.partition("\n")
-        _logger.error("%s: %s", effect.item, line, extra={"about": effect.item, "below": below})
-        self._tell(Remark(effect.item, text, "worker"))
         if entry is not None:
             self._cancel(entry[1])
+        line = f"did not stop within {effect.after_ms} ms (task.shutdown.graceful.timeout.ms) and was abandoned"
+        try:  # the folder of the source lines may not answer, perhaps for the same reason as the plugin
+            threading.Thread(target=self._report_abandoned, args=(effect.item, line, stack), daemon=True,
+                             name=f"abandoned-{effect.item}").start()
+        except RuntimeError:  # the system has no thread left
+            self._report_abandoned(effect.item, line, None)
+
+    def _report_abandoned(self, item: ItemId, line: str, stack: Stack | None) -> None:
+        text = presentable(f"{line}; its call on the worker is here:\n{stack}" if stack else line)
+        line, _, below = text.partition("\n")
+        _logger.error("%s: %s", item, line, extra={"about": item, "below": below})
+        self._tell(Remark(item, text, "worker"))
 
     def change(self, effect: ChangeInstance) -> None:
         """Sends an actor its new target state."""

@@ -24,7 +24,7 @@ from typing_extensions import override
 from actors.errors import BadRequestError, ConflictError, NotFoundError
 from actors.instances.abandonment import Abandonment
 from actors.instances.task_state import TaskAction, TaskEvent, TaskPhase, advance, reported, steps
-from actors.instances.watchdog import Pace, Watchdog
+from actors.instances.watchdog import Pace, Stack, Watchdog
 from actors.messages.commands import ChangeTargetState, ReplayLetters, StartTask, Stop
 from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskStateReported
@@ -341,7 +341,7 @@ class TaskActors:
         if abandonment is not None:
             abandonment.stop_starting()
 
-    def where(self, ref: pykka.ActorRef[Any]) -> str | None:
+    def where(self, ref: pykka.ActorRef[Any]) -> Stack | None:
         """The stack of the call that a task is in; None if there is none. Any thread."""
         abandonment = self._living.get(ref.actor_urn)
         return abandonment.where() if abandonment is not None else None

@@ -13,9 +13,12 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from types import CodeType
+from typing import Any, Self
+
+from typing_extensions import override
 
 from actors.messages.correlation_ids import Epoch
 from actors.messages.events import InstanceRecovered, InstanceStalled
@@ -62,12 +65,12 @@ class Pace:
         finally:
             self._call = None
 
-    def where(self) -> str | None:
+    def where(self) -> Stack | None:
         """The stack of the call; None if there is none."""
         call = self._call
         if call is None:
             return None
-        stack = stack_of(call[0])
+        stack = Stack.of(call[0])
         return stack if self._call is call else None  # connectors share threads: it may be another one's by now
 
     def overdue(self, now: float) -> Lapse | None:
@@ -170,16 +173,28 @@ class Watchdog:
         if lapse.batch is not None and (where := self._where(lapse.batch)) is not None:
             return f"a batch has been running for {lapse.seconds:.0f} s", where
         if lapse.call_s > pace.limit_s:  # the batch, if there is one, waits for this call
-            return f"a call on the worker has not returned for {lapse.call_s:.0f} s", pace.where() or _ENDED
+            return f"a call on the worker has not returned for {lapse.call_s:.0f} s", str(pace.where() or _ENDED)
         return f"a batch has been waiting for {lapse.seconds:.0f} s; no executor process is running it", ""
 
 
-def stack_of(thread: int | None) -> str:
-    """The stack of a thread of this process; if the thread has just ended, a sentence that says so."""
-    frame = None
-    with suppress(KeyError):
-        frame = sys._current_frames()[thread] if thread is not None else None  # noqa: SLF001 - the only way
-    return "".join(traceback.format_stack(frame)).rstrip() if frame is not None else _ENDED
+class Stack:
+    """The stack of a thread of this process at one moment. Taking it reads no files. `str` reads the source lines, from
+    a folder of plugins that may not answer. If the thread has just ended, the text says so.
+    """
+
+    def __init__(self, frames: Sequence[tuple[CodeType, int]]) -> None:
+        self._frames = frames
+
+    @classmethod
+    def of(cls, thread: int) -> Self:
+        """Takes the stack of a thread."""
+        frame = sys._current_frames().get(thread)  # noqa: SLF001 - the only way
+        return cls([(one.f_code, number) for one, number in traceback.walk_stack(frame)] if frame is not None else ())
+
+    @override
+    def __str__(self) -> str:
+        lines = [traceback.FrameSummary(code.co_filename, number, code.co_name) for code, number in self._frames]
+        return "".join(traceback.format_list(reversed(lines))).rstrip() or _ENDED
 
 
 def presentable(text: str) -> str:

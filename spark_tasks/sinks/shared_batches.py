@@ -301,17 +301,22 @@ class SharedBatches:
             elif flight.begun is None:
                 flight.begun = now
             elif now - flight.begun > CUT_OFF_S and not flight.cut_off:
-                threading.Thread(target=self._report_and_cancel, args=(flight,), name="cut-off", daemon=True).start()
-                flight.cut_off = True  # only now: the system may have had no thread left
+                flight.cut_off = True
+                try:
+                    threading.Thread(target=self._cut_off_here, args=(flight,), name="cut-off", daemon=True).start()
+                except RuntimeError:  # the system has no thread left; the split has to end nevertheless
+                    self._report_and_cancel(flight, None)
 
-    def _report_and_cancel(self, flight: _Flight) -> None:
+    def _cut_off_here(self, flight: _Flight) -> None:
         where = None
         try:
             where = self._engine.where(flight.future)
         except Exception:  # whatever it is, the split has to end
             _logger.exception("Could not find out where a shared split hangs")
-        if flight.future.done():  # meanwhile
-            return
+        if not flight.future.done():  # meanwhile
+            self._report_and_cancel(flight, where)
+
+    def _report_and_cancel(self, flight: _Flight, where: str | None) -> None:
         ids = [loan.task.id for loan, _ in flight.loans]
         _logger.warning("A split shared by %s took longer than %g s and was cancelled. Each task repeats its records "
                         "in its own split.", ", ".join(ids), CUT_OFF_S,

@@ -38,9 +38,10 @@ def with_definitions(document: Any) -> Any:
     """Returns a document whose definitions can be referred to by both names of that keyword."""
     if not isinstance(document, Mapping):
         return document
-    found = [document[key] for key in _DEFINITIONS if isinstance(document.get(key), Mapping)]
-    return {**document, **{key: {**found[-1], **found[0], **document.get(key, {})} for key in _DEFINITIONS}} \
-        if found else document
+    found = {key: document[key] for key in _DEFINITIONS if isinstance(document.get(key), Mapping)}
+    merged = {name: one for own in reversed(found.values()) for name, one in own.items()}
+    both = {key: {**merged, **found.get(key, {})} for key in _DEFINITIONS if key in found or key not in document}
+    return {**document, **both} if found else document
 
 
 @dataclass(frozen=True, slots=True, eq=False)

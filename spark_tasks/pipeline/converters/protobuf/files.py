@@ -108,7 +108,16 @@ class _InvalidSchemaError(DataError):
 
 def _files(text: str, references: Mapping[str, str]) -> Files:
     given = {**references, MAIN: text}
-    texts = {**_TEXTS, **{name: one if name == META_FILE else _with_meta(one) for name, one in given.items()}}
+    try:
+        return _compiled_files({**_TEXTS, **given})
+    except _InvalidSchemaError:
+        with_meta = {name: one if name == META_FILE else _with_meta(one) for name, one in given.items()}
+        if with_meta == given:
+            raise
+    return _compiled_files({**_TEXTS, **with_meta})
+
+
+def _compiled_files(texts: Mapping[str, str]) -> Files:
     for name, one in texts.items():
         if not _NAME.fullmatch(name) or ".." in name:
             raise _InvalidSchemaError(f"a Protobuf schema has a reference with the invalid file name {name[:100]!r}")

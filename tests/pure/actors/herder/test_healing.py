@@ -293,6 +293,46 @@ def test_a_task_that_makes_progress_is_not_restarted() -> None:
     assert (said(world).restarts, said(world).stalled) == (Restarts(0, "stalled: a read hangs"), None)
 
 
+@pytest.mark.parametrize("target", [TargetState.PAUSED, TargetState.STOPPED])
+def test_a_connector_whose_stop_takes_long_is_not_restarted_when_it_has_stopped(target: TargetState) -> None:
+    world = started()
+    node = home(world, C)
+    epoch = node.running[C][0]
+    node.tell("watchdog", InstanceStalled(C, Epoch(epoch), HANGS, 400, hangs=True))
+    world.ask(node.name, SetTargetState(C, target))
+    run(world, 500)
+    node.tell(("watchdog", epoch), InstanceRecovered(C, Epoch(epoch)))
+    run(world, 100_000)
+    assert said(world, C).state == State(target.value)
+    assert node.running[C][0] == epoch
+
+
+def test_a_connector_that_has_failed_makes_no_progress_again() -> None:
+    world = started(Healing())
+    node = home(world, C)
+    epoch = Epoch(node.running[C][0])
+    node.tell("watchdog", InstanceStalled(C, epoch, HANGS, 400, hangs=True))
+    world.settle()
+    node.fail(C)
+    world.settle()
+    node.tell("watchdog", InstanceRecovered(C, epoch))
+    world.settle()
+    assert "makes progress again" not in world.story()
+
+
+def test_a_connector_that_has_failed_and_hangs_in_its_stop_is_reported_and_not_restarted() -> None:
+    world = started(POLICY)
+    node = home(world, C)
+    epoch = Epoch(node.running[C][0])
+    world.nodes[node.name].fail(C, permanent=True)
+    world.settle()
+    node.tell("watchdog", InstanceStalled(C, epoch, HANGS, 400, hangs=True))
+    run(world, 100_000)
+    assert node.running[C][0] == epoch
+    assert said(world, C).stalled is not None
+    assert f"{C}: a read hangs', about='{C}')" in world.story(), "what was logged"
+
+
 def test_a_stall_reported_twice_causes_one_restart() -> None:
     world = started()
     node = stall(world)

@@ -7,6 +7,7 @@ import pytest
 
 from actors.instances.connector import ConnectorActor, ConnectorActors
 from actors.instances.scaler import Watched
+from actors.instances.watchdog import Pace
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
 from actors.pooled import ActorThreads
@@ -265,6 +266,20 @@ def test_a_failing_stop_at_the_end_is_reported_and_the_actor_ends(rig):
     rig.ref.tell(Stop())
     assert "stop is broken" in rig.state(State.FAILED, gone=True).trace
     assert rig.ref.actor_stopped.wait(10)
+
+
+@pytest.mark.parametrize("steps", [(), ("stop",)])
+def test_an_ended_connector_is_no_longer_watched(request, steps):
+    pace = Pace("c", 7, 0.0)
+    rig = Rig(request.node.name, pace=pace)
+    fail_at(rig, *steps)
+    rig.start()
+    rig.state(State.RUNNING)
+    assert not pace.ended
+    rig.ref.tell(Stop())
+    assert rig.ref.actor_stopped.wait(10)
+    assert pace.ended
+    Scripted.hooks.pop(rig.name)
 
 
 def test_the_plugin_may_fail_the_connector_from_its_own_thread(rig):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import logging
 import queue
 import threading
@@ -205,3 +206,23 @@ def test_what_does_not_stop_without_a_call_is_abandoned_without_a_stack(rig: Rig
     rig.start_task()
     rig.instances.abandon(AbandonInstance(rig.task, EPOCH, 5000))
     assert rig.remark().what.endswith("and was abandoned")
+
+
+def test_an_abandonment_does_not_wait_for_the_folder_of_the_plugin(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be on a mount that does not answer, perhaps for the same reason as the plugin."""
+    asked, over = threading.Event(), threading.Event()
+
+    def source_line(*_: object) -> str:
+        asked.set()
+        assert over.wait(20)
+        return "a line"
+
+    rig.start_task()
+    rig.hangs = "close"
+    rig.instances.stop(StopInstance(rig.task, EPOCH))
+    assert rig.hanging.wait(10)
+    monkeypatch.setattr(linecache, "getline", source_line)
+    rig.instances.abandon(AbandonInstance(rig.task, EPOCH, 5000))
+    assert asked.wait(10)
+    over.set()
+    assert "a line" in rig.remark().what

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from actors.instances.task import TaskActors
-from actors.instances.watchdog import Pace, Watchdog, stack_of
+from actors.instances.watchdog import Pace, Stack, Watchdog
 from actors.messages.commands import StartTask, Stop
 from actors.messages.correlation_ids import Epoch
 from actors.messages.events import InstanceRecovered, InstanceStalled, TaskStateReported
@@ -255,4 +255,4 @@ def test_a_stall_is_reported_without_a_stack_if_that_fails(rig: Rig, caplog: pyt
 
 
 def test_an_ended_thread_is_reported_without_a_stack() -> None:
-    assert stack_of(None) == stack_of(-1) == "Its thread has just ended"
+    assert str(Stack.of(-1)) == "Its thread has just ended"

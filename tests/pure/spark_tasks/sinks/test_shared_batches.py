@@ -288,6 +288,24 @@ def test_a_split_that_hangs_is_cut_off(
     assert (vars(record)["about"], vars(record)["below"]) == ("c", below)
 
 
+def test_a_split_is_cut_off_although_no_thread_can_be_started(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    task, loan = rig.lend("c-0", ["a"])
+    rig.shared.look([loan])
+    rig.flights(1)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
+    rig.engine.begin()
+    assert task.woken.wait(5)
+    assert isinstance(loan.outcome, RetriableError)
+    assert "was cancelled" in caplog.text
+
+
 @pytest.mark.parametrize("ends", [True, False])
 def test_other_tasks_do_not_wait_for_the_stack_of_a_split_that_is_cut_off(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, ends: bool
@@ -365,18 +383,22 @@ def test_of_many_tasks_only_a_few_commit_their_offsets_at_a_time(rig: Rig, monke
     assert rig.committed == [f"c-{n}" for n in range(5)] * 3
 
 
-def test_the_time_that_batches_have_waited_for_others_is_told_but_not_for_their_own_connector(rig: Rig) -> None:
-    begun = time.monotonic()
+def test_the_time_that_batches_have_waited_for_others_is_told_but_not_for_their_own_connector(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_batches, "AT_ONCE", 1)
+    monkeypatch.setattr(shared_batches, "SHORT_S", 60.0)
     rig.shared.look([rig.lend("c-0", ["a"])[1]])
     rig.flights(1)
-    loan = rig.lend("c-1", ["b"])[1]
-    rig.shared.look([loan])  # waits for the flight of its own connector
-    wait_until(lambda: time.monotonic() - begun > 0.1)
+    own, other = rig.lend("c-1", ["b"])[1], rig.lend("d-0", ["c"], key="other")[1]
+    begun = time.monotonic()
+    rig.shared.look([own])  # waits for the flight of its own connector
+    wait_until(lambda: time.monotonic() - begun > 0.2)
     rig.engine.end("A")
     rig.flights(2)
-    waited_s = rig.shared.look([loan])
-    assert 0.0 <= waited_s < ONE_FLIGHT * 0.1
-    other = rig.lend("d-0", ["c"], key="other")[1]
-    rig.shared.look([other])
+    assert rig.shared.look([other]) < ONE_FLIGHT * 0.1
+    begun = time.monotonic()
+    wait_until(lambda: time.monotonic() - begun > 0.2)
+    rig.engine.end("B")
     rig.flights(3)
-    assert rig.shared.look([other]) > waited_s * (1 - ONE_FLIGHT)
+    assert rig.shared.look([]) > ONE_FLIGHT * 0.1

@@ -8,6 +8,7 @@ from spark_tasks.data.schema import Type
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.json_schema.compatibility import check_fits
 from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
+from spark_tasks.pipeline.converters.json_schema.documents import with_definitions
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema
 from spark_tasks.registry.client import SchemaText
@@ -95,3 +96,14 @@ def test_ids_within_ids_do_not_take_forever():
     assert connect_schema(text, {}, JsonSchemaOptions()).fields[0].schema.type is Type.BOOLEAN
     with pytest.raises(DataError, match="more than 20000 ids"):
         connect_schema(json.dumps(refers("x", x=[{"$id": "x"}] * 20_001)), {}, JsonSchemaOptions())
+
+
+@pytest.mark.parametrize("other", [None, True, [1]])
+def test_a_keyword_for_definitions_that_is_none_stays_as_it_is(other):
+    """In older drafts, $defs is any unknown keyword."""
+    assert with_definitions({"definitions": {"x": 1}, "$defs": other}) == {"definitions": {"x": 1}, "$defs": other}
+    assert with_definitions({"$defs": other}) == {"$defs": other}
+    assert with_definitions({"definitions": {"x": 1}}) == {"definitions": {"x": 1}, "$defs": {"x": 1}}
+    both = {"definitions": {"x": 1, "y": 1}, "$defs": {"x": 2, "z": 2}}
+    assert with_definitions(both) == {
+        "definitions": {"x": 1, "y": 1, "z": 2}, "$defs": {"x": 2, "y": 1, "z": 2}}

@@ -49,7 +49,9 @@ def of(text, references):
     return [field.schema for field in connect_schema(message, ProtobufOptions()).fields]
 
 
-@pytest.mark.parametrize("imported", ["", 'import "confluent/meta.proto";', "import public\n'confluent/meta.proto' ;"])
+@pytest.mark.parametrize("imported", [
+    "", 'import "confluent/meta.proto";', "import public\n'confluent/meta.proto' ;", 'import"confluent/meta.proto";',
+    'import /*x*/ "confluent/meta.proto";'])
 def test_confluents_options_need_no_import(imported):
     """Its converter registers schemas without it. Without the options, integers and decimals have other types."""
     small, decimal = of(REGISTERED.replace("message Value", f"{imported}\nmessage Value"), {})
