@@ -40,7 +40,7 @@ def _names(text: str) -> list[str]:
 
 
 SECURITY: Final[Mapping[str, Security]] = {
-    "ssl.provider": Security(_OPENSSL, "SSL"),
+    "ssl.provider": Security(_OPENSSL, "SSL", _one_of("SUNJSSE")),  # Java's own
     "ssl.engine.factory.class": Security(f"heeler uses no Java classes; {_OPENSSL}, and name files in "
                                          "ssl.truststore.location and ssl.keystore.location", "SSL"),
     "ssl.keymanager.algorithm": Security(_OPENSSL, "SSL", _one_of("SUNX509", "NEWSUNX509", "PKIX", "IBMX509")),

@@ -73,7 +73,7 @@ def test_ignored_settings_cause_a_single_warning(caplog):
 
 # ---------------------------------------------------------------- what security hangs on
 CASES = {  # of each key: a value that is refused, one that is not (Java's default, where there is one), the protocol
-    "ssl.provider": ("BCFIPS", "", "SSL"), "ssl.engine.factory.class": ("com.example.Pinning", "", "SSL"),
+    "ssl.provider": ("BCFIPS", "SunJSSE", "SSL"), "ssl.engine.factory.class": ("com.example.Pinning", "", "SSL"),
     "ssl.keymanager.algorithm": ("Vault", "SunX509", "SSL"), "ssl.trustmanager.algorithm": ("Pins", "PKIX", "SASL_SSL"),
     "ssl.cipher.suites": ("TLS_AES_256_GCM_SHA384", "", "SSL"),
     "ssl.enabled.protocols": ("TLSv1.3", "TLSv1.2,TLSv1.3", "SSL"),
