@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, Final
 
-from spark_tasks.errors import RetriableError
+from spark_tasks.errors import DataError, RetriableError
 
 # Ends of the names of classes: PEP 249's errors of the database and not of the data; those of clients of stores
 # (cassandra, clickhouse, elastic, google, mongo, neo4j) and of HTTP, none of which need be installed.
@@ -22,29 +23,61 @@ _UNREACHABLE: Final = frozenset({
 _OF_MACHINE: Final = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _MAX_CAUSES: Final = 10
-_BUSY: Final = frozenset({429, 502, 503, 504})  # statuses of HTTP
+# Statuses of HTTP: the server is busy; it refuses what it was sent; it works, and refuses this record.
+_BUSY: Final = frozenset({429, 502, 503, 504})
+_OF_CONTENT: Final = frozenset({400, 404, 409, 413, 415, 422})
+_OF_RECORD: Final = frozenset({409, 422})
+_OF_RECORDS: Final = frozenset({"IntegrityError", "DataError"})  # PEP 249's errors of the data, by name
 # Where clients keep an answer's status: aiohttp and urllib; httpx and elastic; requests; older elastic.
 _STATUSES: Final = (("status",), ("status_code",), ("response", "status_code"), ("meta", "status"))
 
 
 def is_outage(error: BaseException) -> bool:
     """Returns whether an error is caused by another system that does not work, and not by the record. Drivers often
-    raise an error of their own after that of the connection, so its causes count too.
+    raise an error of their own after that of the connection, so its causes count too, see _reasons.
     """
     return any(
         _is_outage(type(cause))  # type: ignore[arg-type]  # mypy takes the __hash__ of its instances
         or (isinstance(cause, OSError) and cause.errno in _UNREACHABLE)
         or not _BUSY.isdisjoint(http_statuses(cause))
-        for cause in with_causes(error)
+        for cause in _reasons(error)
     )
 
 
 def is_of_machine(error: BaseException) -> bool:
-    """Returns whether a converter or transform failed because the machine lacks memory, space or files. That is no
-    fault of the record and fails the task. Its causes count too.
+    """Returns whether a plugin failed because the machine lacks memory, space or files. That is no fault of the record
+    and fails the task. Its causes count too.
     """
     return any(isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in _OF_MACHINE)
-               for cause in with_causes(error))
+               for cause in _reasons(error))
+
+
+def is_of_content(error: OSError) -> bool:
+    """Returns whether an OSError may mean the record, as many errors of HTTP clients (requests, urllib) do: the server
+    refuses what it was sent, or a value is no JSON.
+    """
+    return isinstance(error, ValueError) or _has_name(error, {"InvalidJSONError"}) or (
+        not _OF_CONTENT.isdisjoint(http_statuses(error)))
+
+
+def is_of_record(error: BaseException) -> bool:
+    """Returns whether an error can mean nothing but the record."""
+    return isinstance(error, DataError) or _has_name(error, _OF_RECORDS) or (
+        not _OF_RECORD.isdisjoint(http_statuses(error)))
+
+
+def _has_name(error: BaseException, names: AbstractSet[str]) -> bool:
+    return any(base.__name__ in names for base in type(error).__mro__)
+
+
+def _reasons(error: BaseException) -> Iterator[BaseException]:
+    """Yields the error and its causes. That an error of the record was raised while another one was handled, such as a
+    lost connection, makes that no cause of it; an explicit one (`from`) is.
+    """
+    for cause in with_causes(error):
+        yield cause
+        if cause.__context__ is not None and cause.__cause__ is None and is_of_record(cause):
+            return
 
 
 def with_causes(error: BaseException) -> Iterator[BaseException]:
@@ -60,7 +93,7 @@ def with_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def http_statuses(error: BaseException) -> Iterator[int]:
-    """Yields the HTTP status of the answer that an error of an HTTP client means, if it has one."""
+    """Yields the HTTP statuses of the answers that an error of an HTTP client means, if it has some."""
     for path in _STATUSES:
         found: Any = error
         try:
@@ -70,6 +103,19 @@ def http_statuses(error: BaseException) -> Iterator[int]:
             continue
         if isinstance(found, int):
             yield found
+    yield from _bulk_statuses(error)
+
+
+def _bulk_statuses(error: BaseException) -> Iterator[int]:
+    """Yields the statuses of elastic's BulkIndexError: its `errors` are like [{"index": {"status": 400}}]."""
+    try:
+        errors = getattr(error, "errors", None)
+    except Exception:  # noqa: BLE001 - a property of a plugin's class
+        return
+    for one in errors if isinstance(errors, list) else ():
+        for answer in one.values() if isinstance(one, dict) else ():
+            if isinstance(answer, dict) and isinstance(answer.get("status"), int):
+                yield answer["status"]
 
 
 @lru_cache(256)  # asked for each of the thousands of errors of a search

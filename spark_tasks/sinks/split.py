@@ -203,7 +203,7 @@ class SinkSplit(NamedTuple):
         """Writes all records: in one call, or in several if the writer refuses some of them. Returns the reading that
         was written (a second one, if the first call failed) and the writer's messages.
         """
-        spacings, blamed, place = _spacings(self.job), blames(self.job), (self.topic, self.partition)
+        spacings, blamed, place = _spacings(self.job), blames(job.errors.connector), (self.topic, self.partition)
         runner = WriterRunner(job.writer, job.accepts, place, tolerant=job.errors.tolerant, refuse=reading.refuse_put,
                               number=self.number)
         batches: Iterator[pa.RecordBatch] = itertools.chain([first], reading)

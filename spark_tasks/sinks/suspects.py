@@ -81,14 +81,14 @@ class RowGuesser:
             return [found.row, *self._all(found.place, found.row + 1, partial(_equal_rows, word=found.word))]
         return self._alike(found) or [found.row]
 
-    def quotes(self, error: Exception, row: int, texts: frozenset[str]) -> bool:
-        """Returns whether the error's message quotes the row's offset or a text or an integer in its key or value.
-        `texts`: what counts as quoted in addition.
+    def follows(self, before: str, message: str, row: int) -> bool:
+        """Returns whether a message has the row's offset or a value of its key or value, also without quotation marks,
+        and the message before, of another row, does not.
         """
         [one] = self.rows(row, row + 1)
-        words = {*_quoted(message_of(error)[:_MAX_TEXT]), *texts}
-        values = (column[0].as_py() for _, column in _columns(one))
-        return any(str(value) in words for value in (one.column("offset")[0].as_py(), *values) if value is not None)
+        values = (one.column("offset")[0].as_py(), *(column[0].as_py() for _, column in _columns(one)))
+        words = (str(value) for value in values if value is not None)
+        return any(_has_word(message, word) and not _has_word(before, word) for word in words)
 
     def _alike(self, found: _Suspect) -> list[int]:
         """Returns the row and the later ones whose text has the same classes of characters. Returns an empty list if
@@ -133,6 +133,15 @@ class RowGuesser:
                 rows += (begin + np.flatnonzero(suspected_rows)).tolist()
             begin += len(batch)
         return rows
+
+
+def _has_word(message: str, word: str) -> bool:
+    """Returns whether the message has a number or a text, which is no part of another one. One character proves nothing
+    if it is no digit.
+    """
+    if word not in message or not (len(word) > 1 or word.isdigit()):  # before the slow search
+        return False
+    return re.search(rf"(?<!\w)(?<!\d\.){re.escape(word)}(?!\w|\.\d)", message) is not None
 
 
 def _quoted(message: str) -> list[str]:

@@ -16,7 +16,7 @@ from spark_tasks.data.rows import write_batches
 from spark_tasks.errors import RetriableError, message_of
 from spark_tasks.pipeline.bisection import FailedPartError, good_parts
 from spark_tasks.pipeline.failures import FailedStage, Failure, StageFailedError, free_locals
-from spark_tasks.pipeline.outages import is_outage
+from spark_tasks.pipeline.outages import is_of_content, is_of_machine, is_outage
 from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
 from spark_tasks.plugins.origin import Place, reading_from
@@ -165,7 +165,9 @@ def raise_if_outage(error: Exception) -> None:
     """Raises a writer's error if no record causes it: an outage as RetriableError, errors of the machine unchanged."""
     if is_outage(error) and not isinstance(error, RetriableError):
         raise RetriableError(f"the sink's target is unavailable: {message_of(error)}") from error
-    if isinstance(error, (RetriableError, OSError, MemoryError)):
+    if isinstance(error, RetriableError) or is_of_machine(error):
+        raise error
+    if isinstance(error, OSError) and not is_of_content(error):  # of a file, for example
         raise error
 
 

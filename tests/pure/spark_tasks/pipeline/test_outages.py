@@ -32,6 +32,7 @@ TRANSPORT = type("TransportError", (Exception,), {})
     named("ClientError", status=503), named("ApiError", status_code=HTTPStatus.TOO_MANY_REQUESTS),  # aiohttp, elastic
     named("HTTPError", OSError, response=SimpleNamespace(status_code=502)),  # requests
     named("ApiError", meta=SimpleNamespace(status=504)),  # elastic
+    named("BulkIndexError", errors=[{"index": {"status": 400}}, {"create": {"status": 429}}]),  # elastic
     OSError(errno.ETIMEDOUT, "Connection timed out"), type("ClientError", (OSError,), {})(errno.ECONNREFUSED, "no"),
 ], ids=lambda error: type(error).__name__)
 def test_an_outage_is_recognized_by_names_and_by_the_status_of_http(error: Exception) -> None:
@@ -47,26 +48,40 @@ class Unreadable(Exception):  # noqa: N818
 @pytest.mark.parametrize("error", [
     ValueError("no"), named("TimeoutOfRecordError"), named("HTTPError", status=400, status_code=404), Unreadable(),
     named("ApiError", status="503", response=None), OSError(errno.ENOENT, "no file"),
+    named("BulkIndexError", errors=[{"index": {"status": 400}}, {"index": None}, 503]),
+    named("ValidationError", errors=lambda: [{"index": {"status": 503}}]),  # pydantic
 ], ids=lambda error: type(error).__name__)
 def test_other_errors_are_no_outages(error: Exception) -> None:
     assert not is_outage(error)
 
 
-def raised_after_a_timeout(*, hidden: bool) -> Exception:
+def raised_after_a_timeout(error: Exception, *, hidden: bool = False, cause: bool = False) -> Exception:
     try:
         try:
             raise TimeoutError("slow")  # noqa: TRY301
-        except TimeoutError:
-            if hidden:
-                raise DataError("bad") from None
-            raise DataError("bad")  # noqa: B904
-    except DataError as error:
-        return error
+        except TimeoutError as timeout:
+            if hidden or cause:
+                raise error from (timeout if cause else None)
+            raise error  # noqa: B904
+    except Exception as raised:  # noqa: BLE001
+        return raised
 
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_an_error_counts_while_whose_handling_another_was_raised_unless_it_is_hidden(hidden: bool) -> None:
     """As in a stack trace."""
-    error = raised_after_a_timeout(hidden=hidden)
+    error = raised_after_a_timeout(ValueError("bad"), hidden=hidden)
     assert is_outage(error) is not hidden
     assert ("slow" in "".join(traceback.format_exception(error))) is not hidden
+
+
+@pytest.mark.parametrize("error", [
+    DataError("no such customer"), named("IntegrityError"), named("UniqueViolation", type(named("IntegrityError"))),
+    named("HTTPError", OSError, status=409),
+], ids=lambda error: type(error).__name__)
+def test_an_error_of_the_record_is_no_outage_if_one_was_handled_before_unless_that_is_its_cause(
+    error: Exception
+) -> None:
+    """Such as after a reconnect."""
+    assert not is_outage(raised_after_a_timeout(error))
+    assert is_outage(raised_after_a_timeout(error, cause=True))

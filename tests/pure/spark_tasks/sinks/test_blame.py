@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.sinks.blame import Blame
+from spark_tasks.sinks.suspects import RowGuesser
 from spark_tasks.sinks.writes import WriterRunner
 
 TRIED: list[int] = []
@@ -20,6 +21,20 @@ TRIED: list[int] = []
 
 class StoreError(Exception):
     """Of a driver that heeler does not know."""
+
+
+class RefusedError(Exception):
+    """Of an HTTP client."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("refused")
+        self.status = status
+
+
+class BulkIndexError(Exception):
+    """As of elastic."""
+
+    errors = [{"index": {"status": 400, "error": {"type": "mapper_parsing_exception"}}}]  # noqa: RUF012
 
 
 class Refusing(DataSourceArrowWriter):  # type: ignore[misc]
@@ -58,8 +73,8 @@ def tried() -> list[int]:
 @pytest.mark.parametrize("error", [
     lambda _: StoreError("the store is away"), lambda _: StoreError(""),
     lambda number: StoreError(f"<Connection at {hex(id(object()) + number)}>: gave up after 3.{number % 7}77 s"),
-    lambda _: StoreError('relation "orders" does not exist'),
-], ids=["same", "without words", "addresses and times", "quotes something else"])
+    lambda _: StoreError('relation "orders" does not exist'), lambda _: StoreError("table 1030 does not exist"),
+], ids=["same", "without words", "addresses and times", "quotes something else", "a value of one record"])
 def test_none_is_refused_if_the_target_accepts_nothing_and_its_error_means_no_record(
     error: Callable[[int], Exception], tried: list[int]
 ) -> None:
@@ -84,10 +99,70 @@ def test_errors_of_values_are_believed_as_long_as_others_may_follow(tried: list[
     lambda _: DataError("not now"), lambda _: sqlite3.IntegrityError("NOT NULL constraint failed: orders.id"),
     lambda number: StoreError(f"bad: '{number}'"), lambda number: StoreError(f"{number} is out of range"),
     lambda number: StoreError(f"the record at offset {(number - 1000) // 3} is bad"),
-    lambda number: StoreError("bad: " + "x" * (number % 2)),
-], ids=["DataError", "of the data", "quoted", "named", "offset", "different"])
+    lambda number: StoreError("bad: " + "x" * (number % 2)), lambda _: RefusedError(409), lambda _: RefusedError(422),
+], ids=["DataError", "of the data", "quoted", "named", "offset", "different", "409", "422"])
 def test_all_are_refused_if_the_errors_mean_the_records(error: Callable[[int], Exception]) -> None:
     assert search(Refusing(error), 50) == ([], list(range(50)))
+
+
+def refusals(values: list[Any], text: str) -> list[int]:
+    """Returns the offsets that are refused if all records are, with the value in the error's text."""
+    records = pa.RecordBatch.from_pydict({"offset": range(100, 100 + len(values)), "value": [{"v": v} for v in values]})
+    guesser, blame = RowGuesser([records]), Blame()
+    blame.begin()
+    for row, value in enumerate(values):
+        error = StoreError(text.format(value))
+        blame.refused(error, row, 100 + row, guesser)
+    blame.ended(error, guesser)
+    return list(range(100, 100 + len(values)))
+
+
+@pytest.mark.parametrize("values", [
+    [-300.5 - n for n in range(50)], [-n - 5 for n in range(50)], [f"BAD-{n}" for n in range(50)],
+    [str(n % 10) for n in range(50)], [n // 9 for n in range(50)], [str(n).encode() for n in range(50)],
+], ids=["floats", "negative", "texts with digits", "digits", "runs of nine", "bytes"])
+@pytest.mark.parametrize("text", ["order {} is unknown", "E11000 duplicate key error dup key: {{ _id: {} }}", "v={}."])
+def test_all_are_refused_if_the_error_changes_with_the_value(values: list[Any], text: str) -> None:
+    assert len(refusals(values, text)) == 50
+
+
+@pytest.mark.parametrize(("values", "text"), [
+    (["orders"] * 50, 'relation "{}" does not exist'), ([5] * 50, "unknown customer {}"),
+    ([10, 7] * 25, "gone: pool size 10, in use 7"), (["x", "y"] * 25, "gone: x"),
+], ids=["the table", "one value", "a value by chance", "a character"])
+def test_none_is_refused_if_the_error_has_a_value_but_does_not_change_with_it(values: list[Any], text: str) -> None:
+    """With all values equal nobody can tell a bad value from the name of a table: the task fails, as in Java."""
+    with pytest.raises(ConnectError, match="refused 10 records"):
+        refusals(values, text)
+
+
+def test_a_part_of_a_number_or_word_is_no_value_of_the_record() -> None:
+    for text in ("gone after 3.{} s", "gone after {}.5 s", "gone: x{}", "gone: {}x"):
+        with pytest.raises(ConnectError, match="refused 10 records"):
+            refusals(list(range(50)), text)
+
+
+def test_a_batch_is_refused_if_some_of_its_errors_mean_the_records() -> None:
+    def error(number: int) -> Exception:
+        return ValueError(f"bad: '{number}'") if number < 1000 + 3 * 20 else KeyError("id")
+
+    assert search(Refusing(error), 30) == ([], list(range(30)))
+    with pytest.raises(ConnectError, match="refused 10 records"):
+        search(Refusing(lambda _: KeyError("id")), 10)
+
+
+def test_a_bulk_request_that_refuses_values_may_refuse_many() -> None:
+    refusing = Refusing(lambda _: BulkIndexError("1 document(s) failed"), lambda number: number < 3 * 50 + 1000)
+    assert search(refusing, 60)[1] == list(range(50))
+
+
+def test_offsets_that_were_reset_begin_a_new_count() -> None:
+    writer, blame = Refusing(lambda _: StoreError("away")), Blame()
+    search(writer, 3, 1000, blame)
+    for start in (0, 3, 6):
+        search(writer, 3, start, blame)
+    with pytest.raises(ConnectError, match="refused 10 records in succession"):
+        search(writer, 3, 9, blame)
 
 
 def test_few_are_refused_whatever_the_error() -> None:

@@ -6,7 +6,9 @@ import errno
 import gc
 import socket
 import sqlite3
+import urllib.error
 import weakref
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -219,6 +221,51 @@ def test_an_outage_is_retried_and_makes_no_bad_records(error):
 def test_a_full_disk_is_retried_and_makes_no_bad_records():
     with pytest.raises(OSError, match="No space"):
         runner(Picky({100}, OSError(28, "No space left on device"))).write_accepted(list(batches(5)))
+
+
+class NotStoredError(Exception):
+    def __init__(self):
+        self.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_behind_an_error_of_the_writer_makes_no_bad_records():
+    with pytest.raises(NotStoredError):
+        runner(Picky({100}, NotStoredError())).write_accepted(list(batches(5)))
+
+
+class OfUrllibError(urllib.error.HTTPError):
+    """Can be pickled."""
+
+    def __init__(self, status):
+        super().__init__("http://store", status, "no", {}, None)
+
+    def __reduce__(self):
+        return OfUrllibError, (self.code,)
+
+
+def of_requests(*bases, **attributes):
+    """The errors of requests are OSErrors."""
+    return type(bases[0], (OSError, *bases[1:]), attributes)("no")
+
+
+@pytest.mark.parametrize("error", [
+    *map(OfUrllibError, (400, 404, 409, 413, 415, 422)), of_requests("InvalidJSONError"),
+    of_requests("JSONDecodeError", ValueError), of_requests("HTTPError", response=SimpleNamespace(status_code=400)),
+], ids=str)
+def test_an_http_server_that_refuses_a_record_makes_one_bad_record(error):
+    """The clients' errors are OSErrors, as those of a full disk."""
+    messages, reports = runner(Picky({100}, error)).write_accepted(list(batches(5)))
+    assert [offset for offset, _ in reports] == [100]
+    assert sum(map(len, messages)) == 4
+
+
+@pytest.mark.parametrize(("error", "expected"), [
+    (OfUrllibError(503), RetriableError), (OfUrllibError(401), OSError), (OfUrllibError(500), OSError),
+    (FileNotFoundError(errno.ENOENT, "no"), OSError),
+], ids=str)
+def test_other_errors_of_the_system_make_no_bad_records(error, expected):
+    with pytest.raises(expected):
+        runner(Picky({100}, error)).write_accepted(list(batches(5)))
 
 
 def test_reports_by_row_of_a_writer_that_sees_no_offsets():
