@@ -27,7 +27,7 @@ _MAX_CAUSES: Final = 10
 _BUSY: Final = frozenset({429, 502, 503, 504})
 _OF_CONTENT: Final = frozenset({400, 404, 409, 413, 415, 422})
 _OF_RECORD: Final = frozenset({409, 422})
-_OF_RECORDS: Final = frozenset({"IntegrityError", "DataError"})  # PEP 249's errors of the data, by name
+_OF_RECORDS: Final = frozenset({"IntegrityError", "DataError", "DuplicateKeyError"})  # of PEP 249 and pymongo, by name
 # Where clients keep an answer's status: aiohttp and urllib; httpx and elastic; requests; older elastic.
 _STATUSES: Final = (("status",), ("status_code",), ("response", "status_code"), ("meta", "status"))
 

@@ -76,7 +76,8 @@ def test_an_error_counts_while_whose_handling_another_was_raised_unless_it_is_hi
 
 
 @pytest.mark.parametrize("error", [
-    DataError("no such customer"), named("IntegrityError"), named("UniqueViolation", type(named("IntegrityError"))),
+    DataError("no such customer"), named("IntegrityError"), named("DuplicateKeyError"),
+    named("UniqueViolation", type(named("IntegrityError"))),
     named("HTTPError", OSError, status=409),
 ], ids=lambda error: type(error).__name__)
 def test_an_error_of_the_record_is_no_outage_if_one_was_handled_before_unless_that_is_its_cause(
