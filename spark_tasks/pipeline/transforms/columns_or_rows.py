@@ -2,7 +2,8 @@
 
 `ColumnsOrRows` tries a transform on columns first. If this raises NotInColumnsError, it tries halves of the batch, each
 with the members and types of its own records (narrowing.py), and changes what is left record by record: a few records
-that columns cannot express slow down only a few others. If a record is bad, it tries halves of the batch, too. It
+that columns cannot express slow down only a few others. If pieces differ only in members that no record of some of
+them has, they become one batch again (widening.py). If a record is bad, it tries halves of the batch, too. It
 raises BadRowsError with the bad records that it has found; there may be more.
 """
 
@@ -24,6 +25,7 @@ from spark_tasks.pipeline.java_columns import NULLS_KEY, column, runs
 from spark_tasks.pipeline.java_values import typed_values, values
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.narrowing import narrowed, varies
+from spark_tasks.pipeline.transforms.widening import widened
 
 # Pieces with a bad record, or one that columns cannot express, are halved; those of up to this many rows are changed
 # record by record.
@@ -33,6 +35,23 @@ _MOST = 3 / 4  # of a batch: if columns can express fewer, it is not divided int
 
 class NotInColumnsError(Exception):
     """The transform cannot be applied to the columns of this batch."""
+
+
+class _Allowance:
+    """A number of records, each of which is used once."""
+
+    def __init__(self, left: float) -> None:
+        self._left = left
+
+    def use(self, records: int) -> None:
+        """Raises _TooManyError if there are not as many left."""
+        self._left -= records
+        if self._left < 0:
+            raise _TooManyError
+
+
+class _TooManyError(Exception):
+    """Columns cannot express too many records of a batch for a division of it."""
 
 
 class SuspectRowsError(DataError):
@@ -84,10 +103,15 @@ class ColumnsOrRows(Transform):
     def record(self, record: Record) -> None:
         """Changes one record. Raises DataError."""
 
+    @property
+    def is_for_columns(self) -> bool:
+        """Whether columns can express some records. If not, no part of a batch is tried."""
+        return True
+
     @override
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         bad: list[tuple[int, Exception]] = []
-        changed = joined(list(self._apply(batch, 0, bad)))
+        changed = joined(widened(list(self._apply(batch, 0, bad))))
         if bad:
             raise BadRowsError(bad)
         return changed
@@ -114,13 +138,13 @@ class ColumnsOrRows(Transform):
     ) -> Iterator[pa.RecordBatch]:
         """Changes pieces in columns if most records are in such pieces, and all others record by record."""
         done, found = 0, []
-        if varies(batch, (*_parts(self.reads), "timestamp", "partition")):
+        if self.is_for_columns and varies(batch, (*_parts(self.reads), "timestamp", "partition")):
             found_bad: list[tuple[int, Exception]] = []
-            found = list(self._in_columns(batch, 0, begin, found_bad))
-            if sum(length for _, length, _ in found) < _MOST * len(batch):
-                found = []
-            else:
+            try:
+                found = list(self._in_columns(batch, 0, begin, found_bad, _Allowance((1 - _MOST) * len(batch))))
                 bad += found_bad
+            except _TooManyError:
+                pass
         for at, length, changed in found:
             if done < at:
                 yield from self.by_rows(batch.slice(done, at - done), begin + done, bad)
@@ -130,20 +154,21 @@ class ColumnsOrRows(Transform):
             yield from self.by_rows(batch.slice(done), begin + done, bad)
 
     def _in_columns(
-        self, batch: pa.RecordBatch, at: int, begin: int, bad: list[tuple[int, Exception]]
+        self, batch: pa.RecordBatch, at: int, begin: int, bad: list[tuple[int, Exception]], others: _Allowance
     ) -> Iterator[tuple[int, int, list[pa.RecordBatch]]]:
         """Yields the first row and the length of each piece of the batch that columns can express, and the changed
-        piece. `at`: the batch's first row.
+        piece. `at`: the batch's first row. `others`: how many may be in other pieces. Raises _TooManyError.
         """
         half = len(batch) // 2
         for first, piece in ((at, batch.slice(0, half)), (at + half, batch.slice(half))):
             if len(piece) < _MIN_PIECE:
+                others.use(len(piece))
                 continue
             narrow = narrowed(piece, _parts(self.reads))
             try:
                 yield first, len(piece), [self.columns(narrow)]
             except NotInColumnsError:
-                yield from self._in_columns(piece, first, begin, bad)
+                yield from self._in_columns(piece, first, begin, bad, others)
             except (DataError, pa.ArrowException, OverflowError, ValueError):
                 yield first, len(piece), list(self._apply(narrow, begin + first, bad))
 

@@ -57,9 +57,14 @@ class ExtractField(FieldTransform):
             raise JavaError("java.lang.IllegalArgumentException", f"Unknown field: {self._text}")
         return inner
 
+    @property
+    @override
+    def is_for_columns(self) -> bool:
+        return len(self._path) == 1
+
     @override
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        if len(self._path) != 1:
+        if not self.is_for_columns:
             raise NotInColumnsError
         columns = self._columns(array, field)
         name = self._path[0]

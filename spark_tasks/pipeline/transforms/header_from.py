@@ -124,11 +124,15 @@ class HeaderFrom(FieldTransform):
             struct.put(key, field_value)
         return changed, struct
 
+    @property
+    @override
+    def is_for_columns(self) -> bool:
+        return self.header_writer.simple and all(len(path) == 1 for path, _ in self._pairs)
+
     @override
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Changes the batch. Only for numbers, strings and booleans that SimpleHeaderConverter writes."""
-        nested = any(len(path) != 1 for path, _ in self._pairs)
-        if nested or not self.header_writer.simple or self.part not in batch.schema.names:
+        if not self.is_for_columns or self.part not in batch.schema.names:
             raise NotInColumnsError
         array, field = batch.column(self.part), batch.schema.field(self.part)
         if array.null_count:

@@ -65,9 +65,14 @@ class ValueToKey(ColumnsOrRows):
             fields.append(Field(path[-1], inner))
         return Schema(ConnectType.STRUCT, fields=distinct(fields))
 
+    @property
+    @override
+    def is_for_columns(self) -> bool:
+        return all(len(path) == 1 for path in self._paths)
+
     @override
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if "value" not in batch.schema.names or any(len(path) > 1 for path in self._paths):
+        if "value" not in batch.schema.names or not self.is_for_columns:
             raise NotInColumnsError
         array = batch.column("value")
         if array.null_count:

@@ -7,7 +7,11 @@ import json
 import pytest
 
 from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.transforms.cast import Cast
 from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows
+from spark_tasks.pipeline.transforms.extract_field import ExtractField
+from spark_tasks.pipeline.transforms.header_from import HeaderFrom
+from spark_tasks.pipeline.transforms.value_to_key import ValueToKey
 from tests.rigs.chains import chain, rows, sink
 
 SIZE = 2048
@@ -80,3 +84,56 @@ def test_few_records_beside_one_of_another_type_are_changed_one_by_one(one_by_on
     assert [value["id"] for _, value, _ in found] == list(range(SIZE))
     alone = {row: outcome(step, [records[row]])[0] for row in (0, 776, 777, 778, 1299, 1300, 1999)}
     assert {row: found[row] for row in alone} == alone
+
+
+def with_rare_members(number):
+    return record(number, **{f"rare{number % 7}": 1}, inner={"a": 1, f"rare{number % 3}": {"b": "x"}})
+
+
+ONE_SCHEMA = [
+    ("Cast$Value", {"spec": "amount:string"}),
+    ("HeaderFrom$Value", {"fields": "amount", "headers": "a", "operation": "move"}),
+]
+
+
+@pytest.mark.parametrize("step", ONE_SCHEMA)
+def test_pieces_that_lack_different_rare_members_become_one_batch(one_by_one, step):
+    records = [record(number) if number % 40 else with_rare_members(number) for number in range(SIZE)]
+    for odd in range(300, SIZE, 500):
+        records[odd] = record(odd, amount="x")
+    assert len(sink(chain(step), [json.dumps(one).encode() for one in records])) == 1
+    assert 0 < sum(one_by_one) < SIZE / 4
+    found = outcome(step, records)
+    alone = {row: outcome(step, [records[row]])[0] for row in (*range(0, SIZE, 40), 1, 299, 300, 301, 1800)}
+    assert {row: found[row] for row in alone} == alone
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """The numbers of records that are tried in columns."""
+    sizes = []
+    for cls in (Cast, ExtractField, HeaderFrom, ValueToKey):
+        monkeypatch.setattr(
+            cls, "columns", lambda self, batch, own=cls.columns: (sizes.append(len(batch)), own(self, batch))[1]
+        )
+    return sizes
+
+
+def test_a_batch_is_not_divided_further_once_too_many_pieces_cannot_be_changed_in_columns(one_by_one, tried):
+    outcome(CHAINS[0], [record(number, amount="x") if number % 50 == 7 else record(number) for number in range(SIZE)])
+    assert one_by_one == [SIZE]
+    assert sum(tried) < 3 * SIZE
+
+
+V2 = {"field.syntax.version": "V2"}
+ONLY_ROWS = [
+    ("ExtractField$Value", {"field": "inner.a", **V2}),
+    ("HeaderFrom$Value", {"fields": "inner.a", "headers": "a", "operation": "copy", **V2}),
+    ("ValueToKey", {"fields": "inner.a", **V2}),
+]
+
+
+@pytest.mark.parametrize("step", ONLY_ROWS)
+def test_a_transform_that_is_never_done_in_columns_is_tried_only_once(one_by_one, tried, step):
+    outcome(step, [record(number, amount=None) if number == 7 else record(number) for number in range(SIZE)])
+    assert (tried, one_by_one) == ([SIZE], [SIZE])

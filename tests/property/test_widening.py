@@ -1,0 +1,43 @@
+"""Parts of a batch with other members keep their values if they get the same schema, which they do if possible."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.java_values import values
+from spark_tasks.pipeline.transforms.columns_or_rows import joined
+from spark_tasks.pipeline.transforms.widening import widened
+
+NAMES = st.sampled_from(["a", "b", "longer_name"])
+LEAVES = st.sampled_from([1, 2.5, "x", "null", None, [1], [{"a": 1}], {}])
+ANY = st.none() | st.dictionaries(NAMES, LEAVES | st.dictionaries(NAMES, LEAVES), max_size=3)
+SAME_TYPES = st.fixed_dictionaries({}, optional={
+    "a": st.just(1), "b": st.just("x"), "c": st.fixed_dictionaries({}, optional={"a": st.just(1.5), "b": st.just([1])}),
+})  # fmt: skip
+
+
+def part(records):
+    converter = JsonConverter()
+    converter.configure({"schemas.enable": "false"})
+    array, metadata = converter.to_connect("t", pa.array([json.dumps(one).encode() for one in records], pa.binary()))
+    return pa.RecordBatch.from_arrays([array], schema=pa.schema([pa.field("value", array.type, metadata=metadata)]))
+
+
+def read(batches):
+    return [one for batch in batches for one in values(batch.column(0), batch.schema.field(0).metadata)]
+
+
+@given(st.lists(st.lists(ANY, min_size=1, max_size=3), min_size=1, max_size=4))
+def test_values_remain_the_same(parts):
+    assert read(joined(widened([part(one) for one in parts]))) == [one for records in parts for one in records]
+
+
+@given(st.lists(st.lists(SAME_TYPES, min_size=1, max_size=3), min_size=1, max_size=4))
+def test_maps_whose_members_have_the_same_types_become_one_batch(parts):
+    (whole,) = joined(widened([part(one) for one in parts]))
+    assert read([whole]) == [one for records in parts for one in records]
