@@ -44,7 +44,7 @@ class Blame:
         self._believes = believes
         self._same: tuple[type[Exception], str] | None = None  # the class and the text of the last error
         self._count = self._here = 0  # also in earlier batches; in this one
-        self._all = 0  # records of this batch that were refused, also with other errors
+        self._believed = 0  # records of this batch whose own error it was
         self._first_offset = self._last_offset = -1  # of those that count
         self._accepted = False  # in this batch
         self._after = 0  # records that were refused since
@@ -52,7 +52,7 @@ class Blame:
 
     def begin(self) -> None:
         """A search in a batch begins."""
-        self._here = self._after = self._all = 0
+        self._here = self._after = self._believed = 0
         self._accepted = False
 
     def accepted(self) -> None:
@@ -68,16 +68,17 @@ class Blame:
             if self._after == _MANY_OF_VALUES:
                 self._judge_latest(guesser)
             return
+        drivers = getattr(error, "orig", None)  # SQLAlchemy adds the record's values to the text
+        error = drivers if isinstance(drivers, Exception) else error
         text = message_of(error)[:_MAX_TEXT]
         before, self._same = self._same, (type(error), text)
-        self._all += 1
         if self._believes or is_of_record(error):
-            self._count = self._here = 0
+            self._believe()
             return
         if before is None or before[0] is not type(error) or _VARYING.sub("#", before[1]) != _VARYING.sub("#", text):
             self._count = self._here = 0
         elif before[1] != text and guesser.follows(before[1], text, row):
-            self._count = self._here = 0
+            self._believe()
             return
         self._here += 1
         if offset < self._first_offset:  # the offsets were reset
@@ -93,8 +94,12 @@ class Blame:
         """The search has ended; `last`: the error of the record that was refused last. May raise ConnectError."""
         if self._after >= _MANY:
             self._judge_latest(guesser)
-        if last is not None and self._here == self._all >= _MANY:
+        if last is not None and self._here >= _MANY and not self._believed:
             raise self._error(last)
+
+    def _believe(self) -> None:
+        self._count = self._here = 0
+        self._believed += 1
 
     def _judge_latest(self, guesser: RowGuesser) -> None:
         blame = Blame(believes=self._believes)

@@ -111,10 +111,11 @@ class SharedBatches:
         """Lends a task. Call `look` at once, and when it may have records."""
         loan = Loan(task, key)
         with self._changed:
-            self._uncommitted[loan] = None  # perhaps offsets of its own batches
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="shared-batches", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="shared-batches", daemon=True)
+                thread.start()  # may raise, if the system has no thread left; the next task tries again
+                self._thread = thread
+            self._uncommitted[loan] = None  # perhaps offsets of its own batches
         return loan
 
     def look(self, loans: Iterable[Loan]) -> float:

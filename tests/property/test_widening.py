@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_tasks.pipeline.converters.json import JsonConverter
@@ -32,6 +32,8 @@ def read(batches):
     return [one for batch in batches for one in values(batch.column(0), batch.schema.field(0).metadata)]
 
 
+@example([[{"x": None, "y": 1}], [{"x": 5, "y": 2}], [{"y": 3}]])
+@example([[{"m": {"x": None, "y": 1}}], [{"m": {"x": 5, "y": 2}}], [{"m": {"y": 3}}]])
 @given(st.lists(st.lists(ANY, min_size=1, max_size=3), min_size=1, max_size=4))
 def test_values_remain_the_same(parts):
     assert read(joined(widened([part(one) for one in parts]))) == [one for records in parts for one in records]
@@ -41,3 +43,22 @@ def test_values_remain_the_same(parts):
 def test_maps_whose_members_have_the_same_types_become_one_batch(parts):
     (whole,) = joined(widened([part(one) for one in parts]))
     assert read([whole]) == [one for records in parts for one in records]
+
+
+def of_order(*names):
+    return pa.RecordBatch.from_pydict({"value": pa.array([dict.fromkeys(names, 1)], pa.struct(
+        [pa.field(name, pa.int64()) for name in names]))})
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdef"), unique=True, min_size=1), min_size=2, max_size=5))
+def test_the_order_of_names_is_kept(orders):
+    """Texts have it, such as keys, whose partition depends on their bytes."""
+    parts = [of_order(*names) for names in orders]
+    found = [[one.name for one in batch.schema.field("value").type] for batch in widened(parts)]
+    assert [[name for name in names if name in own] for names, own in zip(found, orders, strict=True)] == orders
+
+
+def test_names_that_have_an_order_in_common_become_one_batch():
+    (whole,) = joined(widened([of_order("m", "zz", "w"), of_order("m", "abc", "w"), of_order("zz", "abc")]))
+    assert [one.name for one in whole.schema.field("value").type] == ["m", "zz", "abc", "w"]
+    assert len(joined(widened([of_order("a", "b"), of_order("b", "a")]))) == 2

@@ -6,6 +6,7 @@ the whole has a column of nulls that mean absent.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -72,7 +73,7 @@ def _merged(one: _Shape, other: _Shape, rows: int) -> _Shape | None:
     lacks, nulls = one.lacks or other.lacks, one.nulls or other.nulls
     if lacks and nulls:
         return None
-    if one.known.equals(other.known, check_metadata=True):
+    if one.members is None and other.members is None and one.known.equals(other.known, check_metadata=True):
         return one if one.nulls else other
     if _is_untyped(one) or _is_untyped(other):
         typed = other if _is_untyped(one) else one
@@ -84,7 +85,7 @@ def _merged(one: _Shape, other: _Shape, rows: int) -> _Shape | None:
         return replace(one, lacks=lacks, nulls=nulls) if same else None
     members: dict[str, _Shape] = {}
     names = _names(list(one.members), list(other.members))
-    if len(names) > most_members(rows):
+    if names is None or len(names) > most_members(rows):
         return None
     for name in names:
         in_one, in_other = one.members.get(name), other.members.get(name)
@@ -104,11 +105,33 @@ def _is_untyped(shape: _Shape) -> bool:
     return pa.types.is_null(shape.kind) and not shape.metadata
 
 
-def _names(one: list[str], other: list[str]) -> list[str]:
-    """Returns the names in the order of those that include all, or else in that of Java's HashMap."""
-    if one == other or set(one) >= set(other):
+def _names(one: list[str], other: list[str]) -> list[str] | None:
+    """Returns the names in an order that is that of both, because texts have it: if possible in that of Java's HashMap,
+    as in most maps; None if there is none.
+    """
+    if one == other:
         return one
-    return other if set(other) >= set(one) else hash_order(dict.fromkeys([*one, *other]))
+    union = dict.fromkeys(_interleaved(one, other))  # of names in the same bucket, the first one is first there
+    choices = (one, other, hash_order(union), list(union))
+    return next((names for names in choices
+                 if len(names) == len(union) and _keeps(names, one) and _keeps(names, other)), None)
+
+
+def _keeps(names: list[str], order: list[str]) -> bool:
+    own = set(order)
+    return [name for name in names if name in own] == order
+
+
+def _interleaved(one: list[str], other: list[str]) -> list[str]:
+    """Returns the names of both. Before each one that they share come those that only `other` has there."""
+    names, rest, known = [], deque(other), set(other)
+    for name in one:
+        while name in known and rest:
+            if (first := rest.popleft()) == name:
+                break
+            names.append(first)
+        names.append(name)
+    return [*names, *rest]
 
 
 def _as(batch: pa.RecordBatch, shapes: list[_Shape]) -> pa.RecordBatch:

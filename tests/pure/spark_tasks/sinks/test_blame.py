@@ -151,6 +151,26 @@ def test_a_batch_is_refused_if_some_of_its_errors_mean_the_records() -> None:
         search(Refusing(lambda _: KeyError("id")), 10)
 
 
+def test_another_error_at_the_start_of_a_batch_excuses_no_broken_writer() -> None:
+    def error(value: int) -> Exception:
+        return StoreError("closed") if value == 1000 else AttributeError("'NoneType' object has no attribute 'execute'")
+
+    with pytest.raises(ConnectError, match="refused 499 records in succession"):
+        search(Refusing(error), 500)
+
+
+def test_the_drivers_own_error_counts_not_the_text_with_the_values_around_it() -> None:
+    """SQLAlchemy's: its text has the statement and the record's values."""
+
+    def error(value: int) -> Exception:
+        wrapped = StoreError(f'relation "orders" does not exist [SQL: INSERT ...] [parameters: {value}]')
+        wrapped.orig = StoreError('relation "orders" does not exist')  # type: ignore[attr-defined]
+        return wrapped
+
+    with pytest.raises(ConnectError, match=r'refused 10 records.*StoreError: relation "orders" does not exist$'):
+        search(Refusing(error), 500)
+
+
 def test_a_bulk_request_that_refuses_values_may_refuse_many() -> None:
     refusing = Refusing(lambda _: BulkIndexError("1 document(s) failed"), lambda number: number < 3 * 50 + 1000)
     assert search(refusing, 60)[1] == list(range(50))

@@ -288,6 +288,20 @@ def test_a_split_that_hangs_is_cut_off(
     assert (vars(record)["about"], vars(record)["below"]) == ("c", below)
 
 
+def test_tasks_are_served_although_the_thread_could_not_be_started_at_first(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            rig.lend("c-0", ["a"])
+    rig.shared.look([rig.lend("c-0", ["a"])[1]])
+    rig.flights(1)
+
+
 def test_a_split_is_cut_off_although_no_thread_can_be_started(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
