@@ -98,19 +98,21 @@ class Interests:
 
     def shares(self) -> tuple[int, dict[TopicPartition, int]]:
         """Returns the number of shares, and the share of each partition. With several, tasks without a group are in
-        share 0, where nothing makes them wait. A group stays in its share, since a partition that moves is in no poll
-        for a moment.
+        share 0, where nothing makes them wait. A group stays in its share as long as none is added, since a partition
+        that moves is in no poll for a moment.
         """
         tasks = Counter(one.group for one in self._of.values() if one.group is not None)
         self._share_of = {group: share for group, share in self._share_of.items() if group in tasks}
         wanted = min(MAX_SHARES, len(tasks), tasks.total() // TASKS_OF_SHARE)
+        if wanted > max(self._share_of.values(), default=0):
+            self._share_of = {}  # a further share is filled from the others, a few times in a worker's life
         number = max(wanted, *self._share_of.values(), 1)
         if number == 1:
             return 1, dict.fromkeys(self._readers, 0)
         sizes = Counter(dict.fromkeys(range(1, number + 1), 0))
         for group, share in self._share_of.items():
             sizes[share] += tasks[group]
-        for group in tasks.keys() - self._share_of.keys():
+        for group in (one for one in tasks if one not in self._share_of):
             share = self._share_of[group] = min(sizes, key=sizes.__getitem__)
             sizes[share] += tasks[group]
         share_of: dict[TopicPartition, int] = {}

@@ -40,7 +40,7 @@ _PARTITION_HELD_BYTES: Final = 128 * 1024
 _PAUSE_MS: Final = 25.0  # after a response without news for any waiting task
 # For lasting interests: for each task, and at most; if there are several shares: up to twice that, as splits wait
 _PAUSES_MS: Final = {"one": (0.2, 80.0), "several": (0.3, 140.0)}
-_PAUSE_PER_WAIT: Final = 6  # for each other. Fewer and larger ones leave more time to whatever needs the CPUs.
+_PAUSE_PER_WAIT: Final = 3  # for each other. Fewer and larger ones leave more time to whatever needs the CPUs.
 _RETRY_MS: Final = 100
 _LEADER_TIMEOUT_MS: Final = 5_000
 _LEADERS_S: Final = 0.5

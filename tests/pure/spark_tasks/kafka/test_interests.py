@@ -132,3 +132,11 @@ def test_shares_that_are_added_for_new_groups_are_filled_first() -> None:
         interests.put(key, interest([key], key // 10, lasting=True))
         shares = interests.shares()
     assert (shares[0], sizes(shares)) == (MAX_SHARES, [100] * MAX_SHARES)
+
+
+def test_shares_have_equal_sizes_although_all_groups_began_with_few_tasks() -> None:
+    interests = Interests()
+    for key in range(500):
+        interests.put(key, interest([key], key % 50, lasting=True))
+        shares = interests.shares()
+    assert (shares[0], sizes(shares)) == (MAX_SHARES, [100] * MAX_SHARES)
