@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, error_of, fail
-from spark_tasks.kafka.record_reader import is_mark, read_as
+from spark_tasks.kafka.consumer_records import EndMark, mark_ends
 from spark_tasks.kafka.topic_client import client_for, partitions_of
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.daemon_pool import DaemonPool
@@ -224,7 +224,7 @@ class KafkaTopicLog(TopicLog):
             request_timeout_ms=_FETCH_WAIT_MS + 30_000,
             metrics_enabled=False,
         )
-        read_as(LogRecord, consumer)
+        mark_ends(consumer)
         if self._stopping.is_set():  # stop() ran before there was a consumer
             consumer.close(timeout_ms=1000)
         try:
@@ -253,18 +253,19 @@ class KafkaTopicLog(TopicLog):
         self._progress.advance(reached)
         return partitions
 
-    def _poll(self) -> Mapping[TopicPartition, list[LogRecord]]:
+    def _poll(self) -> Mapping[TopicPartition, list[Any]]:
         if self._consumer is None:
             self._open()
             return {}
-        fetched: Mapping[TopicPartition, list[LogRecord]] = self._consumer.poll(3_600_000, max_records=sys.maxsize)
+        fetched: Mapping[TopicPartition, list[Any]] = self._consumer.poll(3_600_000, max_records=sys.maxsize)
         return fetched
 
     def _deliver(
-        self, fetched: Mapping[TopicPartition, list[LogRecord]], on_records: OnRecords, on_error: OnError
+        self, fetched: Mapping[TopicPartition, list[Any]], on_records: OnRecords, on_error: OnError
     ) -> None:
         ends = {tp.partition: records[-1].offset + 1 for tp, records in fetched.items() if records}
-        batch = [record for records in fetched.values() for record in records if not is_mark(record)]
+        batch = [LogRecord(record.partition, record.offset, record.timestamp, record.key, record.value)
+                 for records in fetched.values() for record in records if not isinstance(record, EndMark)]
         if batch:
             try:
                 on_records(batch)

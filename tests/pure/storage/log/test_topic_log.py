@@ -121,7 +121,7 @@ def admin() -> Admin:
 def log(admin: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaTopicLog]:
     """A log that reads."""
     monkeypatch.setattr("storage.log.topic_log.KafkaConsumer", IdleConsumer)
-    monkeypatch.setattr("storage.log.topic_log.read_as", lambda *_: None)
+    monkeypatch.setattr("storage.log.topic_log.mark_ends", lambda *_: None)
     log = KafkaTopicLog("t", {}, nullcontext(admin), client_id="test", writable=False)
     log.start(lambda _: None, lambda _: None).result(10)
     yield log
@@ -134,7 +134,7 @@ def test_start_waits_until_all_brokers_know_the_topic(
 ) -> None:
     """One broker has returned its partitions, another one is asked for their offsets."""
     monkeypatch.setattr("storage.log.topic_log.KafkaConsumer", IdleConsumer)
-    monkeypatch.setattr("storage.log.topic_log.read_as", lambda *_: None)
+    monkeypatch.setattr("storage.log.topic_log.mark_ends", lambda *_: None)
     admin.ignorant = ignorant
     log = KafkaTopicLog("t", {}, nullcontext(admin), client_id="test", writable=False)
     log.start(lambda _: None, lambda _: None).result(10)
