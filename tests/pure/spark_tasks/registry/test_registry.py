@@ -7,7 +7,6 @@ import json
 import ssl
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from pathlib import Path
@@ -29,6 +28,7 @@ from spark_tasks.registry.errors import UnusableSchemaError
 from spark_tasks.registry.settings import ASSOCIATED_NAME, RECORD_NAME, REGISTRY_KEYS
 from spark_tasks.registry.subjects import Subjects
 from spark_tasks.registry.wire import framed, unframed
+from tests.rigs.int_registry import IntRegistry
 from tests.rigs.listening import listening
 from tests.rigs.serving import make_certificates
 
@@ -214,22 +214,6 @@ def test_map_keys_may_contain_escapes():
     assert found.to_pylist() == [[('a\x01"', 1)]]
 
 
-class Int(http.server.BaseHTTPRequestHandler):
-    """A registry whose schemas are all `int`."""
-
-    def answer(self):
-        body = json.dumps({"schema": '"int"', "id": 7, "version": 1, "subject": "t-value"}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_POST = answer  # noqa: N815 - its base class asks for these
-
-    def log_message(self, *args):
-        pass
-
-
 @pytest.fixture
 def behind_tls(tmp_path):
     """A registry that shows a certificate and wants one; the certificate's files."""
@@ -238,15 +222,8 @@ def behind_tls(tmp_path):
     context.load_cert_chain(made.pem)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(made.certificate)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Int)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    server.handle_error = lambda *_: None  # who is turned away
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"https://127.0.0.1:{server.server_port}", made
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with listening(IntRegistry, context, seen=[], busy=False, silent=False) as server:
+        yield f"https://127.0.0.1:{server.server_port}", made
 
 
 def as_jks(pkcs12):

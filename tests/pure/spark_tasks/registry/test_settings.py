@@ -1,8 +1,5 @@
 """Settings with the prefix `schema.registry.`, and TLS settings that would have no effect."""
 
-import http.server
-import json
-
 import pyarrow as pa
 import pytest
 
@@ -10,6 +7,7 @@ from spark_tasks.config.masking import passwords
 from spark_tasks.errors import ConfigError, RetriableError
 from spark_tasks.pipeline.converters.avro.converter import AvroConverter
 from spark_tasks.registry.wire import framed
+from tests.rigs.int_registry import IntRegistry
 from tests.rigs.listening import listening
 
 URL, NOWHERE, PREFIX = "schema.registry.url", "http://127.0.0.1:1", "schema.registry."
@@ -17,35 +15,9 @@ RECORD = framed(7, pa.array([b"\4"]))
 USER = {"basic.auth.credentials.source": "USER_INFO"}
 
 
-class Registry(http.server.BaseHTTPRequestHandler):
-    """A registry whose schemas are all `int`. Its server's `seen`: all requests, each with the path and the login.
-    If its server is `busy`, all requests fail; if it is `silent`, they are not answered.
-    """
-
-    def answer(self):
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.server.seen.append((self.path, self.headers.get("Authorization")))
-        if self.server.busy:
-            self.send_error(503)
-            return
-        if self.server.silent:
-            self.rfile.read(1)  # until the client ends the connection
-            return
-        body = json.dumps({"schema": '"int"', "id": 7, "version": 1, "subject": "t-value"}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_POST = answer  # noqa: N815 - its base class asks for these
-
-    def log_message(self, *args):
-        pass
-
-
 @pytest.fixture
 def registry():
-    with listening(Registry, seen=[], busy=False, silent=False) as server:
+    with listening(IntRegistry, seen=[], busy=False, silent=False) as server:
         yield server
 
 
