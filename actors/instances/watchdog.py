@@ -88,10 +88,11 @@ class Pace:
 
     def is_due(self, lapse: Lapse) -> bool:
         """Whether to report: at the limit, and each time that the duration has doubled since."""
-        if lapse.seconds < self._due_s:
-            return False
+        return lapse.seconds >= self._due_s
+
+    def reports(self, lapse: Lapse) -> None:
+        """The report is on its way."""
         self._due_s = 2 * lapse.seconds
-        return True
 
     def recovers(self) -> bool:
         """There is progress. Returns whether it was stalled before."""
@@ -139,8 +140,17 @@ class Watchdog:
                     if pace.recovers():
                         self._tell(InstanceRecovered(pace.item, pace.epoch))
                 elif pace.is_due(lapse):
-                    name = f"watchdog-{pace.item}"
-                    threading.Thread(target=self._report, args=(pace, lapse), name=name, daemon=True).start()
+                    self._start_report(pace, lapse)
+
+    def _start_report(self, pace: Pace, lapse: Lapse) -> None:
+        name = f"watchdog-{pace.item}"
+        try:
+            threading.Thread(target=self._report, args=(pace, lapse), name=name, daemon=True).start()
+        except RuntimeError as error:
+            _logger.warning("%s makes no progress; reporting it at the next check: %s", pace.item, error,
+                            extra={"about": pace.item})
+            return
+        pace.reports(lapse)
 
     def degraded(self) -> Sequence[str]:
         """Stalled connectors and tasks, each with a description."""

@@ -281,6 +281,7 @@ class EndWatcher:
                                 place[0], error, exc_info=not usual)
                     self._sessions[place].handle_error()
                     self._forget_leaders({topic for topic, _ in partitions})
+                    self._wake_up(partitions)  # some of the response may have been taken
                     await self.cluster.io.sleep(_RETRY_MS)
                     continue
                 if changed and (pause_ms := self._wake_up(changed)):
@@ -375,9 +376,7 @@ class EndWatcher:
         return before != (end.high, end.stable)
 
     def _wake_up(self, partitions: Collection[TopicPartition] | None = None) -> float:
-        """Wakes the tasks that have news of these partitions; with None, of any. Returns the pause before the next poll
-        in ms.
-        """
+        """Wakes the tasks with news of these partitions (None: of any). Returns the pause before the next poll (ms)."""
         with self._lock:
             armed = self._interests.armed_readers(partitions)
         news = [one for one in armed if self._has_news(one[1])]

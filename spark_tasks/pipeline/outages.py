@@ -95,23 +95,27 @@ def with_causes(error: BaseException) -> Iterator[BaseException]:
 def http_statuses(error: BaseException) -> Iterator[int]:
     """Yields the HTTP statuses of the answers that an error of an HTTP client means, if it has some."""
     for path in _STATUSES:
-        found: Any = error
-        try:
-            for name in path:
-                found = getattr(found, name, None)
-        except Exception:  # noqa: BLE001, S112 - a property of a plugin's class
-            continue
-        if isinstance(found, int):
+        if isinstance(found := attribute_of(error, *path), int):
             yield found
     yield from _bulk_statuses(error)
 
 
+def attribute_of(error: BaseException, *path: str) -> Any:
+    """Returns an attribute of an error, of that attribute, and so on. None if there is none, or if a property of the
+    plugin's class raises an error.
+    """
+    found: Any = error
+    try:
+        for name in path:
+            found = getattr(found, name, None)
+    except Exception:  # noqa: BLE001
+        return None
+    return found
+
+
 def _bulk_statuses(error: BaseException) -> Iterator[int]:
     """Yields the statuses of elastic's BulkIndexError: its `errors` are like [{"index": {"status": 400}}]."""
-    try:
-        errors = getattr(error, "errors", None)
-    except Exception:  # noqa: BLE001 - a property of a plugin's class
-        return
+    errors = attribute_of(error, "errors")
     for one in errors if isinstance(errors, list) else ():
         for answer in one.values() if isinstance(one, dict) else ():
             if isinstance(answer, dict) and isinstance(answer.get("status"), int):

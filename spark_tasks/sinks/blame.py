@@ -9,9 +9,9 @@ from typing import Final
 
 from spark_tasks.errors import ConnectError, message_of
 from spark_tasks.pipeline.failures import class_of
-from spark_tasks.pipeline.outages import http_statuses, is_of_record
+from spark_tasks.pipeline.outages import attribute_of, http_statuses, is_of_record
 from spark_tasks.plugins.origin import Place
-from spark_tasks.sinks.suspects import RowGuesser
+from spark_tasks.sinks.suspects import Proof, RowGuesser
 
 _MAX_CONNECTORS: Final = 4096
 _MANY: Final = 10
@@ -29,22 +29,26 @@ class Blame:
     a batch is skipped. Batches may be small, so the records of several in succession count.
 
     An error changes with the record if it has a value of it that the error of the record before has not. That both have
-    the value proves nothing: `relation "orders" does not exist` is no fault of records with the text `orders`.
+    the value proves nothing: `relation "orders" does not exist` is no fault of records with the text `orders`. Small
+    numbers are in many messages by chance, so they prove something only as long as all errors that change follow them.
 
     Ten are many: each of ten records in succession would have to lack the same, and the error would have to be silent
-    about what. Errors that usually mean a value are believed for 1,000 records; but if the same one refuses a whole
-    batch of ten or more, they are not. An error that can mean nothing but the record is always believed.
+    about what. Errors that usually mean a value are believed for 1,000 records; but if a search that accepts nothing
+    ends with ten or more that have the same one, they are not. An error that can mean nothing but the record is always
+    believed.
 
     Once a search has accepted a record, the target was there. Only if none of the last ten of the batch is
     accepted, or none of 1,000, are these judged in the same way: the target may have gone meanwhile.
     """
 
     def __init__(self, *, believes: bool = False) -> None:
-        """`believes`: however many records are refused, they are bad."""
+        """`believes`: all refused records are bad, however many there are."""
         self._believes = believes
         self._same: tuple[type[Exception], str] | None = None  # the class and the text of the last error
         self._count = self._here = 0  # also in earlier batches; in this one
         self._believed = 0  # records of this batch whose own error it was
+        self._weakly = 0  # records of this batch that do not count, because of small numbers in their errors
+        self._by_chance = False  # an error has changed, but not with its record: small numbers prove nothing
         self._first_offset = self._last_offset = -1  # of those that count
         self._accepted = False  # in this batch
         self._after = 0  # records that were refused since
@@ -52,13 +56,13 @@ class Blame:
 
     def begin(self) -> None:
         """A search in a batch begins."""
-        self._here = self._after = self._believed = 0
+        self._here = self._after = self._believed = self._weakly = 0
         self._accepted = False
 
     def accepted(self) -> None:
         """The writer has accepted records."""
-        self._count = self._here = self._after = 0
-        self._accepted = True
+        self._count = self._here = self._after = self._weakly = 0
+        self._accepted, self._by_chance = True, False
 
     def refused(self, error: Exception, row: int, offset: int, guesser: RowGuesser) -> None:
         """Adds a record that was refused alone: `row` of the batch. Raises ConnectError if there are too many."""
@@ -68,7 +72,7 @@ class Blame:
             if self._after == _MANY_OF_VALUES:
                 self._judge_latest(guesser)
             return
-        drivers = getattr(error, "orig", None)  # SQLAlchemy adds the record's values to the text
+        drivers = attribute_of(error, "orig")  # SQLAlchemy adds the record's values to the text
         error = drivers if isinstance(drivers, Exception) else error
         text = message_of(error)[:_MAX_TEXT]
         before, self._same = self._same, (type(error), text)
@@ -76,9 +80,9 @@ class Blame:
             self._believe()
             return
         if before is None or before[0] is not type(error) or _VARYING.sub("#", before[1]) != _VARYING.sub("#", text):
-            self._count = self._here = 0
-        elif before[1] != text and guesser.follows(before[1], text, row):
-            self._believe()
+            self._count = self._here = self._weakly = 0
+            self._by_chance = False
+        elif before[1] != text and self._believes_proof(guesser.proof(before[1], text, row)):
             return
         self._here += 1
         if offset < self._first_offset:  # the offsets were reset
@@ -98,8 +102,22 @@ class Blame:
             raise self._error(last)
 
     def _believe(self) -> None:
-        self._count = self._here = 0
+        self._count = self._here = self._weakly = 0
         self._believed += 1
+
+    def _believes_proof(self, proof: Proof) -> bool:
+        if proof is Proof.STRONG:
+            self._believe()
+            return True
+        if proof is Proof.WEAK and not self._by_chance:
+            self._weakly += self._here + 1
+            self._count = self._here = 0
+            return True
+        self._by_chance = True
+        self._count += self._weakly
+        self._here += self._weakly
+        self._weakly = 0
+        return False
 
     def _judge_latest(self, guesser: RowGuesser) -> None:
         blame = Blame(believes=self._believes)

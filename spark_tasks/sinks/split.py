@@ -224,7 +224,7 @@ class SinkSplit(NamedTuple):
                 return reading, [message]
         messages, reports = runner.write_accepted(list(batches), spacing, raised, blamed.setdefault(place, Blame()))
         if messages:
-            del blamed[place]
+            blamed.pop(place, None)
         if len(reports) >= _MANY:
             spacings[place] = reading.written // len(reports)
         reading.refuse_puts(reports)

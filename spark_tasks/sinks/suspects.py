@@ -6,6 +6,7 @@ import bisect
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +25,7 @@ _KEY: Final = re.compile(r"\(([^()]+)\)=\(([^()]+)\)")  # of PostgreSQL: Key (re
 _BEGUN: Final = re.compile(r"(?:\w|\d\.)\Z")  # before a part of a word or number
 _GOES_ON: Final = re.compile(r"\w|\.\d")  # after such a part
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SHORT_NUMBER: Final = re.compile(r"-?\d{1,2}")
 _INTEGER: Final = re.compile(r"-?\d{1,18}")
 _MAX_QUOTES: Final = 8
 _MAX_TEXT: Final = 2000  # characters of a message that are searched
@@ -42,6 +44,14 @@ class _Suspect(NamedTuple):
     row: int
     word: str
     place: int
+
+
+class Proof(Enum):
+    """How well a message shows that it means a record."""
+
+    NONE = auto()
+    WEAK = auto()  # by a number of one or two digits, which may be there by chance: `gave up after 7 ms`
+    STRONG = auto()
 
 
 class RowGuesser:
@@ -83,14 +93,17 @@ class RowGuesser:
             return [found.row, *self._all(found.place, found.row + 1, partial(_equal_rows, word=found.word))]
         return self._alike(found) or [found.row]
 
-    def follows(self, before: str, message: str, row: int) -> bool:
-        """Returns whether a message has the row's offset or a value of its key or value, also without quotation marks,
-        and the message before, of another row, does not.
+    def proof(self, before: str, message: str, row: int) -> Proof:
+        """Returns what shows that a message means its row: it has the row's offset or a value of its key or value, also
+        without quotation marks, and the message before, of another row, does not.
         """
         [one] = self.rows(row, row + 1)
         values = (one.column("offset")[0].as_py(), *(column[0].as_py() for _, column in _columns(one)))
         words = (str(value) for value in values if value is not None)
-        return any(_has_word(message, word) and not _has_word(before, word) for word in words)
+        found = [word for word in words if _has_word(message, word) and not _has_word(before, word)]
+        if not found:
+            return Proof.NONE
+        return Proof.WEAK if all(map(_SHORT_NUMBER.fullmatch, found)) else Proof.STRONG
 
     def _alike(self, found: _Suspect) -> list[int]:
         """Returns the row and the later ones whose text has the same classes of characters. Returns an empty list if

@@ -202,8 +202,30 @@ def test_a_stall_is_reported_again_after_twice_the_time() -> None:
     for now in range(1, 100):
         lapse = pace.overdue(now)
         if lapse is not None and pace.is_due(lapse):
+            pace.reports(lapse)
             due.append(now)
     assert due == [11, 22, 44, 88]
+
+
+def test_a_stall_that_no_thread_could_report_is_reported_by_the_next_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    clock = iter([0.0, 20.0, *[22.0] * 99])
+    watchdog = Watchdog(told.append, lambda _: None, lambda: next(clock))
+    for number in range(2):
+        pace, runner = watchdog.watch(ConnectorTaskId(TASK.connector, number), Epoch(1), LIMIT_S), Runner()
+        runner.batch, pace.runner = Future(), runner
+    watchdog.check()
+
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Thread.start", none_left)
+        watchdog.check()
+    assert told == []
+    watchdog.check()
+    wait_until(lambda: len(told) == 2)
+    assert {stalled.item.task for stalled in told} == {0, 1}
 
 
 def test_without_a_limit_tasks_are_not_watched() -> None:

@@ -34,6 +34,7 @@ class Brokers:
         self.silent: set[TopicPartition] = set()  # whose leaders cannot say their ends
         self.refusals = 0
         self.unreadable = 0  # responses that follow
+        self.torn = 0  # responses that follow: with news, the last one of which cannot be read
         self.searched = threading.Event()  # for a topic that does not exist
         self.io = self
         self.lanes: dict[str, set[TopicPartition]] = defaultdict(set)  # what was polled in each
@@ -64,10 +65,14 @@ class Brokers:
         if self.unreadable:
             self.unreadable -= 1
             raise struct.error("unpack requires a buffer of 4 bytes")
-        return SimpleNamespace(error_code=0, session_id=0, responses=[
+        response = SimpleNamespace(error_code=0, session_id=0, responses=[
             SimpleNamespace(topic=topic.topic, partitions=[
                 self.fetched(node, (topic.topic, part.partition), part.fetch_offset) for part in topic.partitions])
             for topic in request.topics])
+        if self.torn:
+            self.torn -= 1
+            response.responses[-1].partitions[-1].high_watermark = None
+        return response
 
     def fetched(self, node: int, partition: TopicPartition, offset: int) -> Any:
         error = 0 if self.leads.get(partition) == node else protocol.NotLeaderForPartitionError.errno
@@ -236,6 +241,19 @@ def test_polls_continue_after_a_response_that_cannot_be_read(brokers: Brokers) -
     brokers.unreadable = 2
     wait_until(lambda: not brokers.unreadable)
     brokers.ends["t", 0] = 5
+    assert news.wait(SOON_S)
+
+
+def test_what_was_taken_of_a_response_that_could_not_be_read_whole_is_news(brokers: Brokers) -> None:
+    taken, torn = ("t", 0), ("t", 1)
+    brokers.leads |= {taken: 1, torn: 1}
+    watcher = EndWatcher(cast("KafkaCluster", brokers))
+    news, _ = watched(watcher, taken), watched(watcher, torn)
+    wait_until(lambda: all(watcher.known_end(tp, "read_uncommitted") == 0 for tp in (taken, torn)))
+    with brokers.at_rest():
+        brokers.ends |= {taken: 1, torn: 1}
+        brokers.torn = 1
+    wait_until(lambda: not brokers.torn)
     assert news.wait(SOON_S)
 
 

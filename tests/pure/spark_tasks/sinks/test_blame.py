@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Callable
 from typing import Any
@@ -140,6 +141,39 @@ def test_a_part_of_a_number_or_word_is_no_value_of_the_record() -> None:
     for text in ("gone after 3.{} s", "gone after {}.5 s", "gone: x{}", "gone: {}x"):
         with pytest.raises(ConnectError, match="refused 10 records"):
             refusals(list(range(50)), text)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("size", [40, 500])
+def test_small_numbers_that_are_in_errors_by_chance_excuse_no_outage(seed: int, size: int) -> None:
+    """Each error has the value of one of eight columns about every second time."""
+    draw = random.Random(seed)
+    columns = {f"c{n}": [draw.randint(0, 9) for _ in range(size)] for n in range(8)}
+    records = pa.RecordBatch.from_pydict({
+        "offset": range(100, 100 + size), "value": [dict(zip(columns, row, strict=True)) for row in zip(
+            *columns.values(), strict=True)]})
+    guesser, blame = RowGuesser([records]), Blame()
+    blame.begin()
+
+    def refuse_all() -> None:
+        error = StoreError()
+        for row in range(size):
+            error = StoreError(f"upstream call failed after {draw.randint(1, 9)} ms")
+            blame.refused(error, row, 100 + row, guesser)
+        blame.ended(error, guesser)
+
+    with pytest.raises(ConnectError, match=r"refused \d+ records in succession"):
+        refuse_all()
+
+
+def test_an_error_whose_properties_fail_is_an_error_of_its_record() -> None:
+    class PluginError(Exception):
+        @property
+        def orig(self) -> Exception:
+            raise RuntimeError("property")
+
+    assert search(Refusing(lambda _: PluginError("no"), lambda number: number == 1000), 5)[1] == [0]
+    assert search(Refusing(lambda _: PluginError("no")), 5)[1] == list(range(5))
 
 
 def test_a_batch_is_refused_if_some_of_its_errors_mean_the_records() -> None:
