@@ -40,7 +40,7 @@ def run() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Opens the null device in place of a standard stream that is closed (`heeler doctor >&-`). Otherwise the next file
+    """Opens the null device instead of a standard stream that is closed (`heeler doctor >&-`). Otherwise the next file
     or connection would get its number, and with it what other programs write there.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):

@@ -28,7 +28,7 @@ _Loads = dict[str, set[ItemId]]
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who was assigned an item: the id of the member at that time, and its worker's REST address."""
+    """The member that an item was assigned to: its id at that time, and its worker's REST address."""
 
     member: str
     url: str
@@ -150,8 +150,8 @@ class _Rebalance:
         return holder.member if holder is not None and item in self.owned.get(holder.member, ()) else None
 
     def _newcomer(self, holder: Holder) -> str | None:
-        """The member that has joined, since the last rebalance, from the address of a holder that left: the same worker
-        is back. None if there is none.
+        """The member that has joined, since the last rebalance, from the address of a holder that left, or None:
+        the same worker is back.
         """
         if holder.member in self.urls:
             return None

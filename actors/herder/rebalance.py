@@ -289,7 +289,7 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
 
 def _await_leader(turn: Turn, member: Member) -> None:
     """Waits until the leader has read the topic and starts another rebalance, or leaves because it cannot read it; an
-    earlier rebalance would fail again, and have the leader begin anew.
+    earlier rebalance would fail again, and make the leader start over.
     """
     turn.enter(Joining(member))
     turn.stage("ensuring membership in the cluster")

@@ -36,7 +36,7 @@ Answer = Callable[[ConfigInfos | None, Exception | None], None]
 """Called exactly once, on a thread that it must not block, with the result or an error."""
 
 DEADLINE_MS = 88_000  # shortly before REST's timeout (90 s), so that the response can name the stage that hangs
-MAX_ABANDONED, MAX_OF_CLASS = 10, 64  # of one connector, and of its class; clients may repeat their requests for ever
+MAX_ABANDONED, MAX_OF_CLASS = 10, 64  # of one connector, and of its class; clients may repeat their requests forever
 
 
 class Validation:

@@ -56,7 +56,7 @@ def console() -> Console:
 
 
 def is_screen() -> bool:
-    """Whether standard output is a terminal that can show a text in place of another."""
+    """Whether standard output is a terminal that can show a text instead of another."""
     return sys.stdout.isatty() and not console().is_dumb_terminal
 
 

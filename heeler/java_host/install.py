@@ -57,7 +57,7 @@ def install(what: Coordinates, plugin_path: Path, progress: Progress,
 
     Libraries that every Java plugin gets from the host (Kafka's clients, the plugin API, Jackson) are left out, unless
     the host's version is older or, for other libraries than Kafka's, has another major version, with other classes
-    (jakarta.* in place of javax.*): a library does not work if one part is the plugin's and another part the host's.
+    (jakarta.* instead of javax.*): a library does not work if one part is the plugin's and another part the host's.
     """
     target = plugin_path / f"{what.artifact}-{what.version}"
     if target.exists():
@@ -96,7 +96,7 @@ def _version(jar: Path) -> tuple[str, tuple[int, ...]]:
 
 
 def _replaces(name: str, hosts: tuple[int, ...], version: tuple[int, ...]) -> bool:
-    """Whether the host's version of a library can be used in place of a plugin's."""
+    """Whether the host's version of a library can be used instead of a plugin's."""
     return bool(hosts) and hosts >= version and (hosts[:1] == version[:1] or name.startswith(_KAFKAS))
 
 

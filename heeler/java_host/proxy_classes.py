@@ -147,7 +147,7 @@ class _JavaConnector(JavaPlugins, Connector):
             raise HostGoneError("The Java plugin host has ended")
 
     def _lost(self, instance: object) -> bool:
-        """Whether this was the instance; then there is none."""
+        """Clears the instance if it is this one. Returns whether it was."""
         with self._lock:
             was = self._instance is instance
             if was:

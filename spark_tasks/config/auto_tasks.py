@@ -16,7 +16,7 @@ Text = TypeVar("Text", str, str | None)
 
 
 def stored(config: Mapping[str, Text]) -> dict[str, Text]:
-    """Returns a connector's configuration with the number in place of `auto`; unchanged if there is no bound."""
+    """Returns a connector's configuration with the number instead of `auto`; unchanged if there is no bound."""
     max_tasks = config.get(AUTO_MAX)
     return {**config, MAX: max_tasks} if max_tasks is not None and config.get(MAX) == AUTO else {**config}
 

@@ -1,4 +1,4 @@
-"""Writes dead letters, none of which may fail a task because a broker does not take it."""
+"""Writes dead letters. One that a broker rejects never fails the task."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class LetterCounts:
         _log(queue, error)
 
     def write(self, handling: ErrorHandling, letters: pa.RecordBatch) -> None:
-        """As `append`, with a separate producer, and waits until the letters are acknowledged."""
+        """Like `append`, but with a separate producer, and waits until the letters are acknowledged."""
         self.append(handling, letters, partial(_write, handling))
 
 

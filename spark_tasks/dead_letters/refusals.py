@@ -148,7 +148,7 @@ class Refusals:
             self._counts.append(self._handling, letters, append)
 
     def send_apart(self, before: int | None = None) -> None:
-        """As `send`, with a separate producer, and waits until the letters are acknowledged."""
+        """Like `send`, but with a separate producer, and waits until the letters are acknowledged."""
         for letters in self._taken(before):
             self._counts.write(self._handling, letters)
 

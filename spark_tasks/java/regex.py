@@ -34,7 +34,7 @@ _LAST_INT: Final = 2**31 - 1
 
 @lru_cache(maxsize=200)
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """Compiles a Java pattern. Raises re.error. Use `fullmatch` in place of Java's `matches`."""
+    """Compiles a Java pattern. Raises re.error. Use `fullmatch` instead of Java's `matches`."""
     try:
         compiled = regex.compile(_Translator(pattern).translated(), regex.V1)
     except (regex.error, OverflowError) as error:

@@ -243,7 +243,7 @@ class Appender:
             self._changed.notify_all()
 
     def _split(self, batch: PendingBatch, groups: Sequence[Array], shrink: bool) -> list[PendingBatch]:
-        """Encodes groups of a batch's records anew. `shrink`: the batch exceeds the topic's max.message.bytes, so later
+        """Re-encodes groups of a batch's records. `shrink`: the batch exceeds the topic's max.message.bytes, so later
         ones become smaller.
         """
         topic = batch.where[0]

@@ -171,7 +171,7 @@ def _pem_text_file(properties: Mapping[str, str], key: str) -> str | None:
 
 
 class PrivateFile(str):
-    """The path of a file with a text. Where it is unpickled, as on another machine, it is that of such a file there."""
+    """The path of a file with a text. Unpickled, for example on another machine, it is the path of a copy there."""
 
     __slots__ = ("_text",)
     _text: str

@@ -1,4 +1,4 @@
-"""Which task reads which partitions, and which of them are polled together: for the watcher of their ends.
+"""Tracks, for the end watcher, which task reads which partitions and which partitions are polled together.
 
 A broker's partitions are divided into shares, which are polled one after the other, if many tasks have groups. So a
 task waits only for the records of its own share to be fetched and written, not for those of all others. The tasks of a

@@ -1,6 +1,4 @@
-"""When kafka-python's connection managers connect again: after a pause, and to whom if all brokers have got other
-addresses.
-"""
+"""Decides when kafka-python's connection managers reconnect, and where to if all brokers have new addresses."""
 
 from __future__ import annotations
 

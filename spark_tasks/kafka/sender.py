@@ -82,7 +82,7 @@ class _PartitionQueue:
 
 class Sender:
     """Sends batches and retries them. The callbacks are called on the IO thread: `done` with each acknowledged batch,
-    `broken` with the first fatal error, and `split` to encode groups of a batch's records anew, as a batch each, with
+    `broken` with the first fatal error, and `split` to re-encode groups of a batch's records, each as a batch, with
     consecutive sequence numbers: the halves of one that the broker rejects as too large, or what is left of one without
     the records that it refuses, which may be nothing. Its last argument: whether later batches should be smaller.
     """

@@ -331,7 +331,7 @@ class EndWatcher:
         return changed
 
     async def _leave(self, lost: list[TopicPartition]) -> None:
-        """Leaves partitions to their next leaders, of which the ends are then requested. They may never have one."""
+        """Drops partitions without a leader. Their ends are requested once they have a new one, if ever."""
         if not lost:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""Pipelines of which the Java plugin host runs one part. Records pass between the parts with keys and values as
+"""Pipelines that run partly in the Java plugin host. Records pass between the parts with keys and values as
 JSON, as Kafka's JsonConverter writes it, and with separate schemas (data/host_records.py).
 
 Null keys and values remain null; they do not become the JSON text `null`. A header that heeler converts is JSON that

@@ -1,4 +1,4 @@
-"""Pipelines of Python connectors of which the Java plugin host runs a part, for executors on its machine."""
+"""Pipelines of Python connectors that run partly in the Java plugin host, for executors on its machine."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Final
 
 TRACE: Final = 5
 LONGEST_NAME: Final = 1000
-"""Characters of a logger's name from outside: Python keeps each prefix of a name that ends before a dot, for ever."""
+"""Characters of a logger's name from outside: Python keeps each prefix of a name that ends before a dot, forever."""
 LEVELS: Final[Mapping[str, int]] = {
     "OFF": logging.CRITICAL + 10, "FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING,
     "INFO": logging.INFO, "DEBUG": logging.DEBUG, "TRACE": TRACE, "ALL": 1,

@@ -31,7 +31,7 @@ class NotedFailures:
         self._noted.setdefault(failure.row, failure)
 
     def note_some(self, failure: Failure) -> None:
-        """As `note`. Raises ManyFailuresError if there are many."""
+        """Like `note`, but raises ManyFailuresError if there are many."""
         self.note(failure)
         if len(self._noted) >= _MAX_NOTED:
             raise ManyFailuresError(failure.row)

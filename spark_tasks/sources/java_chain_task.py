@@ -1,4 +1,4 @@
-"""A Python source task of which the Java plugin host runs the last part of the chain."""
+"""A Python source task whose chain ends in the Java plugin host."""
 
 from __future__ import annotations
 

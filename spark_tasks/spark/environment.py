@@ -38,7 +38,7 @@ _kept: dict[str, str] = {}
 
 
 def keep_environment() -> None:
-    """From now on, new processes get the environment of this moment (`inherited`). To be called before plugins are
+    """Saves the environment: processes started from now on get it (`inherited`). To be called before plugins are
     imported: what their modules set up in the worker's own process is not for the processes of other connectors.
     """
     _kept.update(os.environ)

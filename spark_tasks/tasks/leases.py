@@ -24,7 +24,7 @@ class Lease(Protocol):
 
 
 class LeasedChain:
-    """A task's pipeline of which the host runs a part. When the task gets a new host, later splits use that one."""
+    """A task's pipeline that runs partly in the host. When the task gets a new host, later splits use that one."""
 
     def __init__(self, pipeline: JavaFirstPipeline | JavaLastPipeline, lease: Lease) -> None:
         self._pipeline = pipeline

@@ -27,7 +27,7 @@ _SPACE = " \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 _ONLY_MARKS = (_BOM, b"\xfe\xff", b"\xff\xfe")  # Jackson detects them in a text of at least four bytes
 _LENIENT = "heeler-jackson"
-_BAD = "\x1f\udfff"  # in place of a byte that is not valid UTF-8: an error, unless it follows the value
+_BAD = "\x1f\udfff"  # instead of a byte that is not valid UTF-8: an error, unless it follows the value
 # Java's JsonConverter allows zeros before a number. A string without an end is one match, or the rest of the text would
 # be searched again for each quote in it.
 _ZEROS = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|(?<![0-9.eE+])(-?)0+(?=[0-9])', re.DOTALL)

@@ -29,6 +29,7 @@ from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.records import RecordTooLargeError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.transactions import TransactionMember, TransactionOwner
+from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -343,10 +344,13 @@ def test_a_quota_delays_a_reader_and_does_not_fail_it(broker, cluster, topic, ca
     response = limited.io.run(partial(limited.io.send, change, None))
     assert [one.error_code for one in response.entries] == [0]
     try:
-        assert len(read(limited, name, fetch_bytes=1_500_000)) == 2600
+        def is_throttled() -> bool:  # the broker applies the quota some time after its response
+            assert len(read(limited, name, fetch_bytes=1_500_000)) == 2600
+            return "FetchResponse throttled by broker" in caplog.text
+
+        wait_until(is_throttled, within=60)
     finally:
         limited.close()
-    assert "FetchResponse throttled by broker" in caplog.text
 
 
 def test_an_unknown_topic_raises_an_error_unless_it_may_be_created(cluster, topic_name):

@@ -73,7 +73,7 @@ class TaskRow:
 
 @dataclass(slots=True)
 class ConnectorRow:
-    """A connector of which the instance, or only tasks (`state` None), run on this worker. `healing`: see TaskRow."""
+    """A connector that has its instance, or only tasks (`state` None), on this worker. `healing`: see TaskRow."""
 
     name: ConnectorName
     worker: WorkerId

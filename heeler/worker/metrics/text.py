@@ -22,7 +22,7 @@ def escaped(value: str) -> str:
 
 
 def _unicode(text: str) -> str:
-    """The text with ? in place of unpaired surrogates: one of them would make the page an error."""
+    """The text with ? instead of unpaired surrogates: one of them would make the page an error."""
     return text.encode("utf-8", "replace").decode()
 
 

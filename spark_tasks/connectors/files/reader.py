@@ -51,7 +51,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         self._count = count
         self._columns: formats.Columns | None = settings.columns
         self._warnings: dict[str, str] = {}  # the last one by file
-        self._caught_up: set[str] = set()  # files of which the last batch read everything
+        self._caught_up: set[str] = set()  # files that the last batch read to the end
 
     @override
     def initialOffset(self) -> dict[str, Any]:

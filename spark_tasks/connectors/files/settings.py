@@ -112,8 +112,8 @@ def _character(config: Options, key: str, default: str) -> str:
         return default
     found = given if len(given) == 1 else _text(config, key).replace("\\t", "\t")
     if len(found) != 1 or not found.isascii() or found in "\r\n":
-        raise ConfigError(f"Invalid value {given} for configuration {key}: it must be one ASCII character, and no line "
-                          "end")
+        raise ConfigError(f"Invalid value {given} for configuration {key}: it must be a single ASCII "
+                          "character other than a line end")
     return found
 
 

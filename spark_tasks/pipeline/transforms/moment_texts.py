@@ -44,9 +44,12 @@ def parse_column(array: pa.Array, pattern: str) -> pa.Array:
 
 @lru_cache(maxsize=200)
 def _steps(pattern: str) -> np.ndarray[Any, Any]:
-    """For each step what is done, and for a literal its byte; for a number its field, its digits, and what counts as 0;
-    for a name its field, the first one of _WORDS, how many there are, and the letters of a short one; for a zone its
-    field, how it is written (1: +hh, 2: +hhmm, 3: +hh:mm), and whether it may be Z.
+    """Returns a row for each step of the pattern: its kind, followed by
+
+    - for a literal: its byte;
+    - for a number: its field, its digits, and what counts as 0;
+    - for a name: its field, the first one of _WORDS, how many there are, and the letters of a short one;
+    - for a zone: its field, how it is written (1: +hh, 2: +hhmm, 3: +hh:mm), and whether it may be Z.
     """
     parsed = pieces(pattern)
     _check_known(parsed)

@@ -41,7 +41,7 @@ TITLE = "heeler executor processes"  # in the output of ps
 _SHARED = ("spark_tasks.sources.split", "spark_tasks.sinks.split")  # what both the worker and splits need
 _REAP_S = 1.0
 _INHERITED = 1024  # files that a shell or a service manager leaves open have lower numbers
-_HANDLERS: Final[Mapping[signal.Signals, Any]] = {  # Python's own, in place of the worker's
+_HANDLERS: Final[Mapping[signal.Signals, Any]] = {  # Python's own, instead of the worker's
     signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 _MALLOPT: Final = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_MMAP_THRESHOLD_": -3}  # as in glibc's malloc.h
 
@@ -226,7 +226,7 @@ def _environment(path: str) -> dict[str, str]:
 
 
 def _become_a_program(pipes: Sequence[int]) -> None:
-    """Makes this forked process have what `_started` gives to a program."""
+    """Gives this forked process what `_started` gives a new program."""
     tickets, _, _, output = pipes
     _entitle()  # first: setproctitle needs the environment where it was when the process started
     os.setpgid(0, 0)

@@ -17,10 +17,10 @@ from storage.log.topic_log import KafkaTopicLog
 from tests.rigs.support import no_thread, wait_until
 
 
-class DeafProducer:
+class UnconnectedProducer:
     """Connects, and never hears of the topic."""
 
-    made: list[DeafProducer]
+    made: list[UnconnectedProducer]
 
     def __init__(self, **_: Any) -> None:
         self.closed = False
@@ -37,17 +37,17 @@ class DeafProducer:
 
 
 def test_failed_sends_share_one_producer_which_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.log.topic_log.KafkaProducer", DeafProducer)
-    monkeypatch.setattr(DeafProducer, "made", [], raising=False)
+    monkeypatch.setattr("storage.log.topic_log.KafkaProducer", UnconnectedProducer)
+    monkeypatch.setattr(UnconnectedProducer, "made", [], raising=False)
     log = KafkaTopicLog("t", {"bootstrap_servers": ["127.0.0.1:1"]}, nullcontext(), client_id="test")
     for _ in range(3):
         with pytest.raises(KafkaTimeoutError):
             log.send(b"k", b"v").result(0)
     log.stop()
-    assert [producer.closed for producer in DeafProducer.made] == [True]
+    assert [producer.closed for producer in UnconnectedProducer.made] == [True]
 
 
-class SlowProducer(DeafProducer):
+class SlowProducer(UnconnectedProducer):
     """Connects when `reached` is set."""
 
     begun, reached = threading.Event(), threading.Event()
@@ -61,7 +61,7 @@ class SlowProducer(DeafProducer):
 def test_a_log_stops_while_its_producer_connects(monkeypatch: pytest.MonkeyPatch) -> None:
     """That can take as long as Kafka does not respond. The producer is closed once it has connected."""
     monkeypatch.setattr("storage.log.topic_log.KafkaProducer", SlowProducer)
-    monkeypatch.setattr(DeafProducer, "made", [], raising=False)
+    monkeypatch.setattr(UnconnectedProducer, "made", [], raising=False)
     log = KafkaTopicLog("t", {"bootstrap_servers": ["127.0.0.1:1"]}, nullcontext(), client_id="test")
     sent = in_thread(lambda: log.send(b"k", b"v").result(0))
     assert SlowProducer.begun.wait(20)
