@@ -60,6 +60,14 @@ PREDICATES: dict[str, dict[str, str]] = {
     "TopicNameMatches": {"pattern": "t.*"},
 }
 
+# For the same records, each as the field `record` of another one.
+V2 = {"field.syntax.version": "V2"}
+PATHS: dict[str, dict[str, str]] = {
+    "ExtractField$Value": {"field": "record.name", **V2},
+    "HeaderFrom$Value": {"fields": "record.id", "headers": "id", "operation": "copy", **V2},
+    "ValueToKey": {"fields": "record.id,record.name", **V2},
+}
+
 
 # For records some of which lack members, or have members of other types.
 ODD: dict[str, dict[str, str]] = {
@@ -149,6 +157,10 @@ def main() -> None:
             if name == "SetSchemaMetadata$Value" and not schema:
                 continue
             show_chain(plugins, said, name.strip(), config, records)
+        [hoisted] = make_chain(plugins, {"transforms": "t", "transforms.t.type": T + "HoistField$Value",
+                                         "transforms.t.field": "record"}).apply(records)
+        for name, config in PATHS.items():
+            show_chain(plugins, said, name, config, hoisted)
     for name, config in PREDICATES.items():
         predicate = plugins.find(Kind.PREDICATE, f"{T}predicates.{name}").cls()
         predicate.configure(config)

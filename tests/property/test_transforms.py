@@ -93,8 +93,10 @@ PATHS = st.lists(st.sampled_from([*INNER, *INNER, "missing"]), min_size=1, max_s
 )
 NESTED: dict[str, Callable[[list[str]], dict[str, str]]] = {
     "Cast$Value": lambda paths: {"spec": ",".join(f"{path}:string" for path in paths)},
-    "HeaderFrom$Value": lambda paths: {"fields": ",".join(paths), "headers": ",".join(["h", "i", "j"][: len(paths)]),
-                                       "operation": "move"},
+    "ExtractField$Value": lambda paths: {"field": paths[0]},
+    **{f"HeaderFrom$Value{space}": lambda paths, operation=operation: {
+        "fields": ",".join(paths), "headers": ",".join(["h", "i", "j"][: len(paths)]), "operation": operation,
+    } for space, operation in (("", "move"), (" ", "copy"))},
     "InsertField$Value": lambda paths: {"static.field": paths[0], "static.value": "x", "timestamp.field": paths[-1]},
     "MaskField$Value": lambda paths: {"fields": ",".join(paths)},
     "ReplaceField$Value": lambda paths: {"exclude": ",".join(paths[1:]), "renames": f"{paths[0]}:new"},
@@ -130,7 +132,7 @@ def test_fields_named_by_paths_are_transformed_identically_in_columns_and_single
         for text in texts
     ]  # fmt: skip
     try:
-        (stage,) = make_chain(PLUGINS, connector_config([{"class": T + name, "config": config}])).stages
+        (stage,) = make_chain(PLUGINS, connector_config([{"class": T + name.strip(), "config": config}])).stages
         batch = read(one, records)
     except (ConfigError, DataError):
         return

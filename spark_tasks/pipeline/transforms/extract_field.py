@@ -60,16 +60,16 @@ class ExtractField(FieldTransform):
     @property
     @override
     def is_for_columns(self) -> bool:
-        return len(self._path) == 1
+        return bool(self._path)
 
     @override
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         if not self.is_for_columns:
             raise NotInColumnsError
-        columns = self._columns(array, field)
-        name = self._path[0]
-        if columns.schema is not None:
-            schema = self._schema(columns.schema)
+        whole, name = self._columns(array, field), self._path[-1]
+        schema = None if whole.schema is None else self._schema(whole.schema)
+        columns = whole.level(self._path, fills_defaults=self.fills_defaults)
+        if schema is not None:
             if columns.children[name].null_count:
                 raise NotInColumnsError  # which of the nulls have the schema is unknown
             return columns.children[name], described(schema)

@@ -59,6 +59,22 @@ class Columns:
                 index = pc.if_else(child.is_valid(), pa.array(np.arange(len(child))), len(child))
                 self.children[field.name] = pa.concat_arrays([child, default_value(field.schema)]).take(index)
 
+    def level(self, path: Sequence[str], *, fills_defaults: bool) -> Columns:
+        """Returns the columns of the maps or structs that have the last field of a path; these, if it has one step.
+        `fills_defaults`: also in these. Raises NotInColumnsError if any of them, or one on the way, is null or absent.
+        """
+        if len(path) == 1:
+            return self
+        name = path[0]
+        child, field = self.children.get(name), self.fields.get(name)
+        if child is None or field is None or self.nulls is not None or child.null_count or field.metadata:
+            raise NotInColumnsError
+        inner = field_schema(self.schema, name) if self.schema else None
+        columns = Columns(child, pa.field(name, child.type, metadata=described(inner)))
+        if fills_defaults:
+            columns.fill_defaults()
+        return columns.level(path[1:], fills_defaults=fills_defaults)
+
     def lacks_required(self) -> str | None:
         """Returns the name of a required field that is null in a struct, or None."""
         own = self.nulls.true_count if self.nulls is not None else 0

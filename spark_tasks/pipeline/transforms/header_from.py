@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -127,7 +128,8 @@ class HeaderFrom(FieldTransform):
     @property
     @override
     def is_for_columns(self) -> bool:
-        return self.header_writer.simple and all(len(path) == 1 for path, _ in self._pairs)
+        most = 1 if self._moves else math.inf  # steps; what a move leaves of a nested map or struct is found by rows
+        return self.header_writer.simple and all(1 <= len(path) <= most for path, _ in self._pairs)
 
     @override
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -138,10 +140,10 @@ class HeaderFrom(FieldTransform):
         if array.null_count:
             raise BadRowError(0, "null")
         columns = self._columns(array, field)
-        kinds = {f.name: f.schema for f in columns.schema.fields} if columns.schema else {}
         batch = with_headers(batch, [
-            (header, _texts(columns, name, kinds.get(name)))
-            for (name,), header in self._pairs
+            (header, _texts(columns.level(path, fills_defaults=self.fills_defaults), path[-1],
+                            None if columns.schema is None else schema_at(columns.schema, path)))
+            for path, header in self._pairs
         ])  # fmt: skip
         if not self._moves and columns.schema is not None:
             return batch

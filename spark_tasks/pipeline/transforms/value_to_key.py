@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from typing_extensions import override
@@ -68,7 +68,7 @@ class ValueToKey(ColumnsOrRows):
     @property
     @override
     def is_for_columns(self) -> bool:
-        return all(len(path) == 1 for path in self._paths)
+        return all(self._paths)
 
     @override
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -80,15 +80,18 @@ class ValueToKey(ColumnsOrRows):
         columns = Columns(array, batch.schema.field("value"))
         if self._defaults:
             columns.fill_defaults()
-        names = list(dict.fromkeys(path[0] for path in self._paths))
-        if columns.schema is not None:
-            schema = self._schema(columns.schema)
+        schema = None if columns.schema is None else self._schema(columns.schema)
+        found = {path[-1]: self._found(columns, path) for path in self._paths}
+        for name, (child, metadata) in found.items():
+            columns.put(name, child, metadata)
+        if schema is not None:
             columns.schema = schema
             columns.check_nulls()
-            return put(batch, "key", *columns.build(names, schema))
-        for name in names:
-            if name not in columns.children:
-                columns.put(name, pa.nulls(len(array)))
-            else:
-                columns.put(name, *columns.member(name))  # absent keys become null
-        return put(batch, "key", *columns.build(hash_order(names, capacity_for(len(self._paths))), None))
+            return put(batch, "key", *columns.build(list(found), schema))
+        return put(batch, "key", *columns.build(hash_order(found, capacity_for(len(self._paths))), None))
+
+    def _found(self, columns: Columns, path: Sequence[str]) -> tuple[pa.Array, dict[bytes, bytes]]:
+        level = columns.level(path, fills_defaults=self._defaults)
+        if path[-1] not in level.children:
+            return pa.nulls(columns.length), {}
+        return level.member(path[-1])  # absent keys become null
