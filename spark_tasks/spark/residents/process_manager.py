@@ -22,8 +22,8 @@ from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.binding import Choice, best_for
 from spark_tasks.spark.residents.fairness import Demand, connector_of
+from spark_tasks.spark.residents.launch_queue import LaunchQueue
 from spark_tasks.spark.residents.launchers import Launchers
-from spark_tasks.spark.residents.launches import Launches
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident
 from spark_tasks.spark.residents.process_state import has_ended
@@ -69,8 +69,8 @@ class ProcessManager:
         self._died = died
         self._dying: dict[Resident, float] = {}
         self._log = RateLimitedLog()
-        self._launches = Launches(listener, lock, self.never_joined)
-        self._stand_in_launches = Launches(listener, lock, self.never_joined)
+        self._launches = LaunchQueue(listener, lock, self.never_joined)
+        self._stand_in_launches = LaunchQueue(listener, lock, self.never_joined)
         self._numbers = itertools.count(1)
         self._failures = 0
         self._launch_after = 0.0

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from spark_tasks.spark.residents.process import Expects, Resident
 
 
-class Launches:
+class LaunchQueue:
     """Each process that is put in is started, unless it has been `removed` by then. `failed` is called, without the
     lock, with one that could not be started, and the reason.
     """
