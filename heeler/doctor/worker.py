@@ -137,7 +137,7 @@ def _topics(config: WorkerConfig, admin: KafkaAdminClient, brokers: int) -> Iter
     from storage.log.internal_topics import check_topic, internal_topics  # noqa: PLC0415 - loads Kafka's client
 
     about = "internal topics"
-    for topic in internal_topics(config.originals):
+    for topic in internal_topics(config.values, config.originals):
         try:
             partitions = check_topic(admin, topic)
         except ConfigError as error:

@@ -46,7 +46,7 @@ class KafkaParts:
         admin = admin_client(config, timeout_ms)
         try:
             cluster_id = str(admin.describe_cluster()["cluster_id"])
-            ensure_topics(admin, internal_topics(config.originals), timeout_ms / 1000)
+            ensure_topics(admin, internal_topics(config.values, config.originals), timeout_ms / 1000)
         except KafkaError as error:
             admin.close()
             where = config.bootstrap_servers
@@ -77,7 +77,7 @@ class KafkaParts:
     @contextmanager
     def _own_admin(self, own: OwnOffsets) -> Iterator[KafkaAdminClient]:
         with closing(_admin(own.admin, f"{self.client_id}-admin-{own.topic}", TIMEOUT_MS)) as admin:
-            ensure_topics(admin, [connector_offsets(self.config.originals, own.topic)])
+            ensure_topics(admin, [connector_offsets(self.config.values, self.config.originals, own.topic)])
             yield admin
 
     def config_writer(self) -> PrivilegedWriter | None:

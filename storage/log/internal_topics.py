@@ -32,6 +32,7 @@ _SLOW = (KafkaTimeoutError, RequestTimedOutError)
 BACKOFF_S = 0.5
 _POLICY = "cleanup.policy"
 _CONFIG = "config.storage."
+_NOT_OF_TOPIC = frozenset({"topic", "partitions", "replication.factor", _POLICY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,41 +52,40 @@ class InternalTopic:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def internal_topics(worker: Mapping[str, str]) -> tuple[InternalTopic, InternalTopic, InternalTopic]:
-    """Config, offset and status topic, from a worker's properties. Raises ConfigError if a name is missing."""
+def internal_topics(
+    values: Mapping[str, Any], given: Mapping[str, str]
+) -> tuple[InternalTopic, InternalTopic, InternalTopic]:
+    """Config, offset and status topic. `values`: the worker's parsed settings; `given`: all settings as texts,
+    which include those that are the topics' own.
+    """
     return (
-        _topic(worker, "config", "connector configurations", partitions="1"),
-        _offsets(worker),
-        _topic(
-            worker, "status", "connector and task statuses", partitions=worker.get("status.storage.partitions", "5")
-        ),
+        _topic(values, given, "config", "connector configurations", partitions=1),
+        _offsets(values, given),
+        _topic(values, given, "status", "connector and task statuses", values["status.storage.partitions"]),
     )
 
 
-def connector_offsets(worker: Mapping[str, str], name: TopicName) -> InternalTopic:
+def connector_offsets(values: Mapping[str, Any], given: Mapping[str, str], name: TopicName) -> InternalTopic:
     """A connector's own offsets topic: like the worker's, except for the name."""
-    return replace(_offsets(worker), name=name, property="offsets.storage.topic")
+    return replace(_offsets(values, given), name=name, property="offsets.storage.topic")
 
 
-def _offsets(worker: Mapping[str, str]) -> InternalTopic:
-    partitions = worker.get("offset.storage.partitions", "25")
-    return _topic(worker, "offset", "source connector offsets", partitions=partitions)
+def _offsets(values: Mapping[str, Any], given: Mapping[str, str]) -> InternalTopic:
+    return _topic(values, given, "offset", "source connector offsets", values["offset.storage.partitions"])
 
 
-def _topic(worker: Mapping[str, str], kind: str, purpose: str, partitions: str) -> InternalTopic:
+def _topic(
+    values: Mapping[str, Any], given: Mapping[str, str], kind: str, purpose: str, partitions: int
+) -> InternalTopic:
     prefix = f"{kind}.storage."
-    settings = {k[len(prefix) :]: v for k, v in worker.items() if k.startswith(prefix)}
-    name = settings.pop("topic", "").strip()
-    if not name:
-        raise ConfigError(f"Must specify a topic for {purpose} in {prefix}topic")
-    if kind == "config" and "partitions" in settings:
-        _logger.warning("Ignoring %spartitions=%s: the config topic has one partition", prefix, settings["partitions"])
-    if _POLICY in settings:
-        _logger.warning("Ignoring %s%s=%s: compaction is always used", prefix, _POLICY, settings[_POLICY])
-    factor = settings.pop("replication.factor", "3")
-    for ours in ("partitions", _POLICY):
-        settings.pop(ours, None)
-    return InternalTopic(TopicName(name), f"{prefix}topic", prefix, purpose, int(partitions), int(factor), settings)
+    own = {key.removeprefix(prefix): value for key, value in given.items() if key.startswith(prefix)}
+    if kind == "config" and "partitions" in own:
+        _logger.warning("Ignoring %spartitions=%s: the config topic has one partition", prefix, own["partitions"])
+    if _POLICY in own:
+        _logger.warning("Ignoring %s%s=%s: compaction is always used", prefix, _POLICY, own[_POLICY])
+    settings = {key: value for key, value in own.items() if key not in _NOT_OF_TOPIC}
+    return InternalTopic(TopicName(values[f"{prefix}topic"]), f"{prefix}topic", prefix, purpose, partitions,
+                         values[f"{prefix}replication.factor"], settings)
 
 
 def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], timeout_s: float = 0.0) -> None:

@@ -6,11 +6,13 @@ import kafka.errors
 import pytest
 
 import storage.log.internal_topics
+from heeler.worker.keys.worker import STORAGE_KEYS
 from spark_tasks.errors import ConfigError, ConnectError
 from storage.ids import TopicName
 from storage.log.internal_topics import connector_offsets, ensure_topics
 
-TOPIC = connector_offsets({"offset.storage.topic": "o"}, TopicName("own"))
+GIVEN = {f"{kind}.storage.topic": kind for kind in ("config", "offset", "status")}
+TOPIC = connector_offsets(STORAGE_KEYS.parse(GIVEN), GIVEN, TopicName("own"))
 TOO_FEW = kafka.errors.InvalidReplicationFactorError("only 1 broker(s) are registered.")
 
 
