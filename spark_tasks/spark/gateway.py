@@ -19,6 +19,7 @@ from typing import Any
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
 from spark_tasks.process.full_memory import end_first
+from spark_tasks.process.unforked import keep_from_children
 from spark_tasks.spark.environment import inherited
 from spark_tasks.spark.process_output import pump
 from spark_tasks.spark.security import write_properties
@@ -105,6 +106,8 @@ def launch(
              "pyspark-shell"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=environment, process_group=0,
         )  # fmt: skip
+        assert process.stdin is not None  # noqa: S101 - Popen opens a pipe
+        keep_from_children(process.stdin)
         end_first(process.pid)
         pump(process.stdout, "spark-output")
         with _watched(process):
@@ -139,12 +142,13 @@ def _watched(process: subprocess.Popen[bytes]) -> Iterator[None]:
         ["/bin/sh", "-c", _WATCH, "heeler-watch", str(process.pid), str(ORPHAN_S)],
         stdin=subprocess.PIPE, start_new_session=True,
     )
+    assert watcher.stdin is not None  # noqa: S101 - Popen opens a pipe
+    keep_from_children(watcher.stdin)
     try:
         yield
     finally:
         watcher.kill()  # before its input closes, and before the group's number can be reused
         watcher.wait()
-        assert watcher.stdin is not None  # noqa: S101 - Popen opens a pipe
         watcher.stdin.close()
 
 

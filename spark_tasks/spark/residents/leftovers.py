@@ -1,18 +1,22 @@
-"""Detects threads and timers that a plugin has left behind in an executor process, and that would affect others.
+"""Detects threads, timers and processes that a plugin has left behind, and that would affect others.
 
-A process runs splits of one connector after another. Before the first split of another connector, timers are
-cancelled. A thread that is still busy cannot be stopped, so the worker replaces the process. What plugins have set up
+A process runs splits of one connector after another. Before the first split of another connector, timers are cancelled
+and processes killed. A thread that is still busy cannot be stopped, so the worker replaces the process; the same goes
+for one whose own processes were killed, as modules may still refer to them. What plugins have set up
 is the subject of set_up.py.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from spark_tasks.spark.residents.descendants import kill_descendants
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _KAFKA = "kafka-io-"  # the names of threads of Kafka's clients, which heeler keeps
@@ -29,10 +33,13 @@ class Leftovers:
         self._used = _cpu_of_others()
 
     def end(self) -> bool:
-        """Stops timers. Returns False if the process has to be ended instead: a timer or a busy thread is left."""
+        """Stops timers and processes. Returns False if this process has to be ended: it has started others, or a timer
+        or a busy thread is left.
+        """
         for timer in _TIMERS:
             signal.setitimer(timer, 0)
-        return not self._still_runs()
+        had_processes = kill_descendants(os.getpid())
+        return not had_processes and not self._still_runs()
 
     def _still_runs(self) -> bool:
         """Whether a timer waits in a thread, or a thread uses the CPU. Only new threads, and those of a process whose

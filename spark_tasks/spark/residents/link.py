@@ -93,7 +93,7 @@ def serve(ticket: Ticket) -> None:
                 if ticket.slow_s:
                     faulthandler.cancel_dump_traceback_later()
             wire.send(work, answer, before=wire.before_answer(set_up.changes()))
-        if set_up.changes(with_umask=True) or not leftovers.end():
+        if not leftovers.end() or set_up.changes(with_umask=True):
             os._exit(0)  # otherwise Spark would use it for jobs of other plugins
 
 

@@ -28,8 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_tasks.process.rate_limited_log import RateLimitedLog
+from spark_tasks.process.unforked import keep_from_children
 from spark_tasks.spark.executor import MAX_RESULT_BYTES
 from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.descendants import kill_descendants
 from spark_tasks.spark.residents.wire import Ticket
 
 _logger = logging.getLogger(__name__)
@@ -52,10 +54,11 @@ class Line:
     handle: int = -1
 
     def kill(self) -> None:
-        """Kills the process, whatever it is doing, and even if a plugin has closed its connections. Not to be called
-        when the line may be closed meanwhile.
+        """Kills the process, whatever it is doing, and even if a plugin has closed its connections, and the processes
+        that it has started. Not to be called when the line may be closed meanwhile.
         """
         if self.handle >= 0:
+            kill_descendants(self.pid)
             with suppress(OSError):
                 signal.pidfd_send_signal(self.handle, signal.SIGKILL)
         with suppress(OSError):
@@ -253,6 +256,8 @@ class ExecutorListener:
             return
         sock.settimeout(None)
         assert expected.leash is not None  # noqa: S101 - checked above
+        for one in (sock, expected.leash):
+            keep_from_children(one)
         pid = peer_pid(sock) if self._path else 0 if self._remote else hello.pid
         self._joined(hello.number, Line(sock, expected.leash, pid, handle_of(pid) if pid else -1))
 

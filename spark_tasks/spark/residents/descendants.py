@@ -1,0 +1,43 @@
+"""Kills the processes that a plugin has started in an executor process: they would go on without it, as orphans."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from spark_tasks.spark.residents.process_state import start_of
+
+_MAX_THREADS = 4096  # of a process: whoever has more is looked at in part
+
+
+def kill_descendants(pid: int) -> bool:
+    """Kills all processes that a process has started, and those that they have started. Returns whether there were any
+    that had not ended. Does nothing on systems other than Linux.
+    """
+    found = _opened(pid)
+    for handle in found:
+        with suppress(OSError):  # it has ended
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        os.close(handle)
+    return bool(found)
+
+
+def _opened(pid: int) -> list[int]:
+    """Pidfds of all descendants: their numbers may be given to other processes as soon as they have ended."""
+    found: list[int] = []
+    for child in _children(pid):
+        with suppress(OSError):  # it has just ended, or too many files are open
+            if start_of(child) is not None:
+                found.append(os.pidfd_open(child))
+                found += _opened(child)
+    return found
+
+
+def _children(pid: int) -> Iterator[int]:
+    with suppress(OSError):
+        for _, thread in zip(range(_MAX_THREADS), Path(f"/proc/{pid}/task").iterdir(), strict=False):
+            with suppress(OSError):  # the thread has just ended; or a kernel without this file
+                yield from map(int, (thread / "children").read_text().split())
