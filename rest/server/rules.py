@@ -1,6 +1,6 @@
 """HTTP rules for all resources: media types, CORS, extra headers, 404 before the worker has started.
 
-CORS and Accept are handled as in Kafka Connect, which flask-cors and Werkzeug do not do (docs/adr/0035).
+Responses are those of Kafka Connect (docs/adr/0035).
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
 
+import mimeparse
 from flask import Flask, Response, request
+from werkzeug.datastructures import HeaderSet
 from werkzeug.exceptions import BadRequest, NotAcceptable, NotFound, UnsupportedMediaType
 
 from rest.server.keys import HeaderRule
@@ -18,7 +20,6 @@ from rest.server.settings import Cors, RestSettings
 from rest.wire.worker_view import WorkerView
 
 JSON = "application/json"
-ACCEPTABLE = frozenset({"", "*/*", "*", JSON, "application/*"})
 ALWAYS = frozenset({"root.health", "metrics.metrics", "openapi.document", "openapi.page"})  # served without Kafka too
 STATUS_LINES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 ANY_BODY = frozenset({"root", "internal"})  # blueprints whose resources ignore a request's media type
@@ -73,23 +74,31 @@ def _check_content_type() -> None:
 
 def _check_accept() -> None:
     accept = request.headers.get("Accept", "")
-    if accept in ACCEPTABLE:
-        return
-    if not any(item.partition(";")[0].strip().lower() in ACCEPTABLE for item in accept.split(",")):
+    if accept and accept != JSON and not any(list(map(_includes_json, accept.lower().split(",")))):
         raise NotAcceptable
+
+
+def _includes_json(media_range: str) -> bool:
+    """Whether a range of Accept includes JSON. Its quality does not matter, as in Kafka Connect."""
+    try:
+        kind, subtype, _ = mimeparse.parse_mime_type(media_range)
+    except mimeparse.MimeTypeParseException:
+        if "/" in media_range:
+            raise BadRequest from None
+        return False
+    return kind in {"*", "application"} and subtype in {"*", "json"}
 
 
 def _cors_headers(cors: Cors) -> Callable[[Response], Response]:
     def add(response: Response) -> Response:
-        response.headers["Vary"] = "Origin"
-        origin = request.headers.get("Origin")
-        if origin is None or not cors.allows(origin):
+        response.vary.add("Origin")  # also without an Origin: a cache must not give that response to a browser
+        if request.origin is None or not cors.allows(request.origin):
             return response
-        response.headers["Access-Control-Allow-Origin"] = origin
-        if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
+        response.access_control_allow_origin = request.origin
+        if request.method == "OPTIONS" and request.access_control_request_method:
             response.headers["Access-Control-Allow-Methods"] = cors.methods
-            response.headers["Access-Control-Allow-Headers"] = "Content-Type"
-            response.headers["Access-Control-Max-Age"] = "60"
+            response.access_control_allow_headers = HeaderSet(["Content-Type"])
+            response.access_control_max_age = 60
         return response
 
     return add

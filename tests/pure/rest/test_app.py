@@ -359,8 +359,9 @@ def test_cors_headers_are_those_of_java() -> None:
 
 @pytest.mark.parametrize(("accept", "status"), [
     ("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", 200),  # of Java's HttpURLConnection
-    ("*", 200), ("APPLICATION/JSON", 200), ("application/json; charset=utf-8", 200), ("application/json;q=2", 200),
-    ("text/*, application/*;q=0.1", 200), ("", 200), ("text/html", 406), ("json", 406), ("application/jsonx", 406),
+    ("*", 200), ("APPLICATION/JSON", 200), ("application/json; charset=utf-8", 200), ("*/json", 200),
+    ("text/*, application/*;q=0.1", 200), ("application/json;q=0", 200), ("json, application/json", 200), ("", 200),
+    ("text/html", 406), ("json", 406), ("application/jsonx", 406), ("a/b/c, application/json", 400),
 ])
 def test_accept_headers_are_negotiated_as_by_java(accept: str, status: int) -> None:
     assert client_of(FakeWorker()).get("/connectors", headers={"Accept": accept}).status_code == status
