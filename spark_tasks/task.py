@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from typing_extensions import override
 
@@ -47,7 +47,11 @@ def _made(split: Split[Any]) -> Split[Any]:
 
 
 class Engine(Protocol):
-    """Runs the splits of all tasks of a worker in executor processes."""
+    """Runs the splits of all tasks of a worker in executor processes. `job_per_batch`: each batch is a Spark job, which
+    takes tens of milliseconds of CPU time.
+    """
+
+    job_per_batch: ClassVar[bool]
 
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
         """Queues the splits of a batch, which run in parallel if possible. `task` ("name-0") labels them. The future

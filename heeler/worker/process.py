@@ -61,6 +61,7 @@ from actors.system.validation import Validation
 from actors.ticker import Ticker
 from heeler.worker.config import WorkerConfig
 from heeler.worker.data_plane import DataPlane, TaskRunners
+from heeler.worker.held_interpreter import HeldInterpreter
 from heeler.worker.kafka_parts import KafkaParts
 from heeler.worker.logs import log_context
 from heeler.worker.metrics.registry import WorkerMetrics, queue_length
@@ -70,14 +71,7 @@ from heeler.worker.providers import close_providers
 from heeler.worker.published_view import PublishedView
 from heeler.worker.reloads import Resolver
 from heeler.worker.signals import stop_on_signals
-from heeler.worker.startup import (
-    HerderWatch,
-    StoppedError,
-    checked_plugins,
-    in_background,
-    java_runtime,
-    wait_for,
-)
+from heeler.worker.startup import HerderWatch, StoppedError, checked_plugins, in_background, java_runtime, wait_for
 from heeler.worker.trial_process import Trials
 from rest.app import create_admin_app, create_app
 from rest.server.listeners import RestServer
@@ -106,7 +100,8 @@ def run_worker(config: WorkerConfig, signalled: threading.Event) -> int:
     try:
         if not signalled.is_set():
             worker.start()
-            worker.herder_watch.wait_for_stop(worker.halting)
+            with HeldInterpreter() as held:
+                worker.herder_watch.wait_for_stop(worker.halting, held.beat)
             worker.wait_halted()
     except StoppedError:
         _logger.debug("The worker was stopped before it had finished starting")  # by a signal, or because a part died

@@ -103,14 +103,16 @@ class HerderWatch:
 
         return counted
 
-    def wait_for_stop(self, stop: threading.Event) -> None:
-        """Returns when `stop` is set; reports if the herder is silent for too long. Does not use the event's `wait`:
+    def wait_for_stop(self, stop: threading.Event, beat: Callable[[], None] = lambda: None) -> None:
+        """Returns when `stop` is set; reports if the herder is silent for too long. Calls `beat` all the time. Does not
+        use the event's `wait`:
         the system may deliver a signal to any thread, and usually does so after the process was suspended, but Python
         runs the handler in the main thread, which such a signal would not wake.
         """
         before, silent = self._count, 0.0  # counted in polls, not by the clock, because the process may be suspended
         while not stop.is_set():
             time.sleep(_POLL_S)
+            beat()
             silent = silent + _POLL_S if self._count == before else 0.0
             before = self._count
             if silent > self._timeout_s:

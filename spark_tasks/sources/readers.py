@@ -40,14 +40,14 @@ class StreamReader:
         takes_limit = not self.simple and bool(inspect.signature(self.reader.latestOffset).parameters)
         self._default: ReadLimit | None = self.reader.getDefaultReadLimit() if takes_limit else None
 
-    def plan(self, start: StreamOffset, size: SplitSize, *, idle: bool = False) -> BatchPlan | None:
+    def plan(self, start: StreamOffset, size: SplitSize, *, try_here: bool = False) -> BatchPlan | None:
         """Returns the plan of the batch from `start`, or None if there are no new records. Runs on the worker.
 
-        A simple reader reads in the executor, which finds out whether there are new records. With `idle`, it reads here
-        first (as PySpark always does), so that an idle task does not submit batches.
+        A simple reader reads in the executor, which finds out whether there are new records. With `try_here`, it reads
+        here first (as PySpark always does), so that an idle task submits no batches.
         """
         if self.simple:
-            if idle and plain(self.reader, self.reader.read(plain(self.reader, start))[1]) == start:
+            if try_here and plain(self.reader, self.reader.read(plain(self.reader, start))[1]) == start:
                 return None
             return BatchPlan(None, start=pickle.dumps(start))
         if self._default is None:

@@ -39,7 +39,7 @@ from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_co
 from spark_tasks.task import Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled
-from spark_tasks.tasks.pace import IdleTasks, Idling, SplitSize
+from spark_tasks.tasks.pace import POLL_MS, SPLIT_POLL_MS, IdleTasks, Idling, SplitSize
 from spark_tasks.tasks.retries import RetryLimits, RetryState
 
 PAUSED_MS = 60_000
@@ -69,12 +69,11 @@ class SourceTask(TaskRunner):
         self._connector = connector
         self._pipeline = pipeline
         self._offsets = context.offsets
-        self._settings = settings
+        self._settings, self._errors = settings, settings.errors
         cluster = shared_cluster(settings.producer.client)
         self._delivery = delivery or AtLeastOnce(
             cluster, context.offsets, context.worker.session_timeout_ms, idempotent=settings.producer.idempotent)
         self._size = SplitSize()
-        self._errors = settings.errors
         limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)
         self._metrics = context.metrics
         self._metrics.kind = "source"
@@ -172,7 +171,8 @@ class SourceTask(TaskRunner):
         start = self._position if self._position is not None else self._load_offsets()
         begun = time.perf_counter()
         with phase("plan"):
-            plan = self._reading.plan(start, self._size, idle=self._idling != Idling())
+            try_here = self._context.engine.job_per_batch and self._idling != Idling()
+            plan = self._reading.plan(start, self._size, try_here=try_here)
         if plan is None:
             return False
         splits = splits_of(plan, self._current_job(), self._delivery, self._size.seconds(self._size.records))
@@ -206,7 +206,8 @@ class SourceTask(TaskRunner):
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
         pause = max(self._idling.idle_ms, SIMPLE_IDLE_MS if self._reading.simple else 0)
-        self._idle_tasks.add(self._context.id)
+        in_split = self._reading.simple and not self._context.engine.job_per_batch
+        self._idle_tasks.add(self._context.id, SPLIT_POLL_MS if in_split else POLL_MS)
         self._idling = self._idling.next(self._idle_tasks.shared_pause_ms)
         due_ms = self._delivery.due_ms
         return Progress(idle_ms=pause if due_ms is None else max(1, min(pause, int(due_ms))))

@@ -100,6 +100,8 @@ class Transactional(Delivery):
             self._used = frozenset(tp for tp, number in use.sequences.items() if before.get(tp) != number)
             self._owner.joined(use.added)
             self._owner.sequences = dict(use.sequences)
+        if not self._owner.open and not self._pending:
+            self._begun = None  # a batch of no records has opened nothing
 
     @override
     def begin_commit(self, offsets: SourceOffsets) -> None:

@@ -74,6 +74,8 @@ class SparkEngine(Engine):
     the maximum size of a split's result. `slow_s`: the time after which `degraded` names a batch; 0: never.
     """
 
+    job_per_batch = True
+
     def __init__(
         self, spark: Mapping[str, str], max_result_bytes: int = MAX_RESULT_BYTES, slow_s: float = 0.0
     ) -> None:

@@ -49,7 +49,8 @@ SHORTEST_IDLE_MS = 5
 LONGEST_IDLE_MS = 100
 LONG_IDLE_MS = 500
 LONG_IDLE_AFTER_MS = 60_000
-POLLS_PER_S = 500
+POLL_MS = 2  # the share of a second of one poll on the worker: all idle tasks together poll 500 times a second
+SPLIT_POLL_MS = 10  # of one that takes a split, which costs more than a millisecond of CPU time
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +81,17 @@ class IdleTasks:
     """
 
     def __init__(self) -> None:
-        self._tasks: set[str] = set()
+        self._tasks: dict[str, int] = {}
 
-    def add(self, task: str) -> None:
-        """Adds a task that has no new records."""
-        self._tasks.add(task)
+    def add(self, task: str, poll_ms: int = POLL_MS) -> None:
+        """Adds a task that has no new records. `poll_ms`: POLL_MS or SPLIT_POLL_MS."""
+        self._tasks[task] = poll_ms
 
     def discard(self, task: str) -> None:
         """Removes a task that has new records or has ended."""
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
 
     @property
     def shared_pause_ms(self) -> int:
-        """The pause with which all tasks together poll POLLS_PER_S times a second."""
-        return len(self._tasks) * 1000 // POLLS_PER_S
+        """The pause with which the polls of all tasks get their share."""
+        return sum(tuple(self._tasks.values()))

@@ -73,6 +73,18 @@ def test_endless_loops_keep_no_others_from_running(rig, topic_name):
     wait_gone(loopers)
 
 
+def test_a_source_without_news_that_holds_the_interpreter_holds_only_its_own_process(rig, topic_name):
+    """`read` of a simple reader is called again and again while there is nothing new, and sees new data first."""
+    tick = ticking(rig, f"{topic_name}-tick")
+    name, sign = f"{topic_name}-holds", rig.folder / "holds.reads"
+    rig.create(name, {"connector.class": "HoldingSource", "tasks.max": "1", "topic": name, "sign": str(sign)})
+    holder = psutil.Process(int(wait_until(lambda: reads(sign)[2:], SOON_S, "the read that holds the interpreter")[0]))
+    assert holder.pid != rig.process.pid
+    advance(rig, [tick])
+    rig.delete(name)
+    wait_gone([holder])
+
+
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_task_continues_when_its_executor_process_is_killed_or_suspended(rig, topic_name, by):
     """And no record is missing."""

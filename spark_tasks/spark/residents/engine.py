@@ -48,6 +48,8 @@ class ResidentEngine(Engine):
     called for tasks that make no progress.
     """
 
+    job_per_batch = False
+
     def __init__(
         self, spark: Mapping[str, str], settings: ExecutorSettings | None = None,
         hangs: Hangs = lambda _task, _text: None,

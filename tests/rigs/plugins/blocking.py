@@ -1,10 +1,13 @@
-"""A source of ten numbers per second whose reader waits as long as configured, or loops forever."""
+"""Sources whose readers keep others waiting: one of ten numbers per second that waits as long as configured, or loops
+forever; and one that finds nothing twice, then holds the interpreter.
+"""
 
 import os
+import re
 import time
 from pathlib import Path
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
 
 from heeler import ConfigDef, ConfigKey, SourceConnector, Type
 
@@ -57,3 +60,38 @@ class TicksSourceConnector(SourceConnector):
     @classmethod
     def data_source(cls, options):
         return Ticks(options)
+
+
+class Holder(SimpleDataSourceStreamReader):
+    def __init__(self, options):
+        self.sign = Path(options["sign"])
+
+    def initialOffset(self):
+        return {}
+
+    def read(self, start):
+        with self.sign.open("a") as sign:
+            sign.write(f"{os.getpid()}\n")
+        if len(self.sign.read_text().split()) > 2:
+            re.match("(a+)+$", "a" * 60 + "b")
+        return iter(()), start
+
+
+class Holding(DataSource):
+    def schema(self):
+        return "value string"
+
+    def simpleStreamReader(self, schema):
+        return Holder(self.options)
+
+
+class HoldingSourceConnector(SourceConnector):
+    yields = "rows"
+    config_def = ConfigDef(
+        ConfigKey("topic", Type.STRING, doc="The topic to write to."),
+        ConfigKey("sign", Type.STRING, doc="A file for the process of each read that begins."),
+    )
+
+    @classmethod
+    def data_source(cls, options):
+        return Holding(options)

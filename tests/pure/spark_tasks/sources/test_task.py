@@ -44,6 +44,8 @@ class Idle:
 class Engine:
     """`meanwhile` is called while a batch is submitted."""
 
+    job_per_batch = False
+
     def __init__(self) -> None:
         self.meanwhile: Callable[[], None] = lambda: None
 

@@ -15,8 +15,9 @@ from spark_tasks.tasks.pace import (
     MAX_SPLIT_BYTES,
     MAX_SPLIT_RECORDS,
     MIN_SPLIT_RECORDS,
-    POLLS_PER_S,
+    POLL_MS,
     SHORTEST_IDLE_MS,
+    SPLIT_POLL_MS,
     TARGET_SECONDS,
     IdleTasks,
     Idling,
@@ -90,11 +91,13 @@ def test_a_thousand_idle_tasks_poll_no_more_often_than_fifty() -> None:
         assert idling.idle_ms <= SHORTEST_IDLE_MS + 2 + asleep / 8, "a record waits no longer for it"
         asleep += idling.idle_ms
         idling = idling.next(idle.shared_pause_ms)
-    assert 1000 / idling.idle_ms * 1000 == POLLS_PER_S
+    assert idling.idle_ms == 1000 * POLL_MS
     idle.add("few-0")
     idle.discard("few-0")
     idle.discard("few-0")
-    assert idle.shared_pause_ms == 999 * 1000 // POLLS_PER_S
+    assert idle.shared_pause_ms == 999 * POLL_MS
+    idle.add("few-1", SPLIT_POLL_MS)
+    assert idle.shared_pause_ms == 998 * POLL_MS + SPLIT_POLL_MS, "which costs more"
 
 
 def test_an_idle_pause_is_at_most_a_fraction_of_the_idle_time() -> None:
