@@ -44,6 +44,8 @@ class ThreadEngine:
     many of the next jobs fail after they have done all their work.
     """
 
+    job_per_batch = True
+
     def __init__(self) -> None:
         self.free = threading.Event()
         self.free.set()
