@@ -6,7 +6,8 @@
 Each connector is a FileStreamSink; each of its tasks has a partition that gets `rate` records a second. Prints, for
 each system, from the send of a record until its line is in the file (p50, p99; looked at every 5 ms), the cores of
 worker and broker, and when all tasks were RUNNING; the same while one more FileStreamSink works off `backfill`
-records; and how fast that was alone and beside the small tasks. The harness of docs/benchmarks.md starts broker and
+records; and how fast that was alone, beside the sender of the small tasks' records, which takes CPU time of its own and
+of the broker, and beside the small tasks. The harness of docs/benchmarks.md starts broker and
 workers.
 """
 
@@ -187,10 +188,13 @@ class Run:
         sys.stdout.write(f"| {self._label} | {what} | {figure} |\n")
         sys.stdout.flush()
 
-    def measure(self, topics: list[str]) -> None:
+    def measure(self, topics: list[str], unread: list[str]) -> None:
         asked = self._asked
         self._backfill("warm")
         self._tell("backfill alone, records/s", f"{self._backfill('alone'):,.0f}")
+        sender = Sender(self._rig.bootstrap, unread, asked.tasks, asked.rate)
+        self._tell("backfill beside the sender of their records, records/s", f"{self._backfill('sender'):,.0f}")
+        sender.stop()
         begun = time.perf_counter()
         files = [self._create(f"{self._label}-small-{i}", topic, asked.tasks) for i, topic in enumerate(topics)]
         wanted = asked.connectors * asked.tasks
@@ -244,11 +248,12 @@ def main() -> int:
         for system in systems:
             if asked.only not in ("", system.label):
                 continue
-            topics = [f"{system.label}-small-{i}" for i in range(asked.connectors)]
-            for topic in topics:
+            topics, unread = ([f"{system.label}-{kind}-{i}" for i in range(asked.connectors)]
+                              for kind in ("small", "unread"))
+            for topic in topics + unread:
                 workloads.create_topic(rig, topic, asked.tasks)
             rig.wait_quiet(asked.quiet)
-            Run(rigs, workloads, rig, system, asked).measure(topics)
+            Run(rigs, workloads, rig, system, asked).measure(topics, unread)
             rig.stop_workers()
     finally:
         rig.stop(keep=False)
