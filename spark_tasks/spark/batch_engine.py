@@ -90,6 +90,7 @@ class SparkEngine(Engine):
         self._alone: set[str] = set()  # tasks of a lost job, which share no job until a batch of theirs succeeds
         self._keys = itertools.count()
         self._submitted = 0
+        self._may_start = False
         self._threads: list[threading.Thread] = []
 
     @property
@@ -103,8 +104,13 @@ class SparkEngine(Engine):
         return self._life.spark
 
     def start(self) -> None:
-        """Starts Spark in the background. Call it after the start of the REST server: it takes seconds of CPU time."""
-        self._life.start()
+        """Spark is started, in the background, with the first batch from now on. Call this after the start of the REST
+        server: it takes seconds of CPU time.
+        """
+        with self._changed:
+            self._may_start = True
+            if self._waiting:
+                self._life.start()
 
     def _up(self, spark: SparkJobs) -> None:
         while len(self._threads) < spark.slots:
@@ -137,6 +143,8 @@ class SparkEngine(Engine):
                 self._submitted += 1
                 self._waiting[submission.key] = submission
                 self._changed.notify()
+                if self._may_start:
+                    self._life.start()
         if refusal is not None:
             submission.fail(refusal)
         submission.future.add_done_callback(self._withdraw)

@@ -635,8 +635,9 @@ def test_spark_starts_although_something_always_runs(monkeypatch: pytest.MonkeyP
 
 def test_batches_fail_if_spark_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
     broken = SparkEngine({"spark.driver.extraJavaOptions": "-XX:MaxHeapFreeRatio=200"})
-    waiting = broken.submit("a-0", [Answer(1)])
     broken.start()
+    assert broken.state is EngineState.NEW, "nothing needs it yet"
+    waiting = broken.submit("a-0", [Answer(1)])
     with pytest.raises(SparkStartError):
         waiting.result(START_S)
     assert broken.state is EngineState.FAILED

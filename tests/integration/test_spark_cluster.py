@@ -15,6 +15,7 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.context import SparkJobs, SparkLostError, spark_settings
 from spark_tasks.spark.gateway import SparkStartError
+from spark_tasks.spark.lifecycle import EngineState
 from spark_tasks.spark.residents.engine import ResidentEngine
 from tests.rigs.spark_cluster import SECRET, SparkCluster
 from tests.rigs.splits import Answer, Hang
@@ -44,13 +45,15 @@ def test_an_invalid_spark_master_is_reported(temporary: Path) -> None:
 def test_splits_run_on_a_spark_cluster_that_starts_late_or_ends_the_context(
     cluster: SparkCluster, kind: type[SparkEngine | ResidentEngine], tmp_path: Path
 ) -> None:
-    """It may start after the worker. A context that the cluster has ended is followed by another one."""
+    """The first batch starts Spark, and waits for the cluster. Another context follows one that the cluster has ended.
+    """
     own = {**cluster.settings, "spark.executorEnv.PYTHONPATH": str(Path(tests.__file__).parents[1])}
     with pytest.raises(ConfigError, match=r"spark\.authenticate\.secret"):
         kind({key: value for key, value in own.items() if key != "spark.authenticate.secret"})
     engine = kind(own)
-    waiting = engine.submit("early", [Answer(1)])
     engine.start()
+    assert engine.state is EngineState.NEW, "a worker without batches holds no cores of the cluster"
+    waiting = engine.submit("early", [Answer(1)])
     cluster.start()
     assert waiting.result(CLUSTER_S) == [1]
     in_flight = engine.submit("a-0", [Hang(str(tmp_path / "started"))])

@@ -91,8 +91,8 @@ class ResidentEngine(Engine):
     def start(self) -> None:
         """Starts in the background. Call this when the REST server is up, as starting takes seconds of CPU time. A
         local Spark is started after the first batch: after the delay that the settings ask for, or without one when
-        there was no batch for QUIET_S, so that they do not compete for the CPUs, at the latest after BUSY_S. A worker
-        without batches has none.
+        there was no batch for QUIET_S, so that they do not compete for the CPUs, at the latest after BUSY_S. On a
+        cluster, the first batch starts it, and waits for it. A worker without batches has none.
         """
         with self._lock:
             if self._life.state is not EngineState.NEW or self._pool is not None:
@@ -104,7 +104,7 @@ class ResidentEngine(Engine):
             early, self._early = self._early, []
             for batch, waiting in early:
                 pool.submit(batch, waiting)
-        if not self._local:
+        if early and not self._local:
             self._life.start()
 
     def _open(self) -> ExecutorListener:
@@ -215,6 +215,10 @@ class ResidentEngine(Engine):
 
     def _plan_start(self, first: Future[list[Any]]) -> None:
         """Plans the start of Spark when a batch is submitted. The caller holds the lock."""
+        if not self._local:
+            if self._pool is not None:
+                self._life.start()
+            return
         delay_s = self._settings.spark_delay_s
         if delay_s is None:
             self._spark_at = min(self._spark_at, time.monotonic() + BUSY_S)
