@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from spark_tasks.errors import DataError, RetriableError
+from spark_tasks.pipeline.database_errors import Meaning, attribute_of, meaning_of
 
-# Ends of the names of classes: PEP 249's errors of the database and not of the data; those of clients of stores
-# (cassandra, clickhouse, elastic, google, mongo, neo4j) and of HTTP, none of which need be installed.
+# Ends of the names of classes, if an error has no code that is known: PEP 249's errors of the database and not of the
+# data; those of clients of stores (cassandra, clickhouse, elastic, google, mongo, neo4j) and of HTTP.
 _OUTAGES: Final = (
     "OperationalError", "InterfaceError", "ConnectionError", "ConnectionFailure", "NetworkError", "Timeout",
     "TimeoutError", "TimeoutException", "Unavailable", "NoHostAvailable",
@@ -37,7 +37,7 @@ def is_outage(error: BaseException) -> bool:
     raise an error of their own after that of the connection, so its causes count too, see _reasons.
     """
     return any(
-        _is_outage(type(cause))  # type: ignore[arg-type]  # mypy takes the __hash__ of its instances
+        _meaning(cause) is Meaning.OUTAGE
         or (isinstance(cause, OSError) and cause.errno in _UNREACHABLE)
         or not _BUSY.isdisjoint(http_statuses(cause))
         for cause in _reasons(error)
@@ -56,27 +56,33 @@ def is_of_content(error: OSError) -> bool:
     """Returns whether an OSError may mean the record, as many errors of HTTP clients (requests, urllib) do: the server
     refuses what it was sent, or a value is no JSON.
     """
-    return isinstance(error, ValueError) or _has_name(error, {"InvalidJSONError"}) or (
-        not _OF_CONTENT.isdisjoint(http_statuses(error)))
+    return isinstance(error, ValueError) or not _OF_CONTENT.isdisjoint(http_statuses(error)) or any(
+        base.__name__ == "InvalidJSONError" for base in type(error).__mro__)
 
 
 def is_of_record(error: BaseException) -> bool:
     """Returns whether an error can mean nothing but the record."""
-    return isinstance(error, DataError) or _has_name(error, _OF_RECORDS) or (
-        not _OF_RECORD.isdisjoint(http_statuses(error)))
+    return _meaning(error) is Meaning.RECORD or not _OF_RECORD.isdisjoint(http_statuses(error))
 
 
-def _has_name(error: BaseException, names: AbstractSet[str]) -> bool:
-    return any(base.__name__ in names for base in type(error).__mro__)
+def _meaning(error: BaseException) -> Meaning | None:
+    """Returns what an error means by itself: its own class if it is heeler's or Python's, then its code, then the
+    nearest of its classes whose name is known.
+    """
+    kind = type(error)
+    own = _own_meaning(kind)  # type: ignore[arg-type]  # mypy takes the __hash__ of its instances
+    return own or meaning_of(error) or _meaning_of_name(kind)  # type: ignore[arg-type]
 
 
 def _reasons(error: BaseException) -> Iterator[BaseException]:
-    """Yields the error and its causes. That an error of the record was raised while another one was handled, such as a
-    lost connection, makes that no cause of it; an explicit one (`from`) is.
+    """Yields the error and its causes. That an error of the record, or one with which a database refuses a statement,
+    was raised while another one was handled, such as a lost connection, makes that no cause of it; an explicit one
+    (`from`) is.
     """
     for cause in with_causes(error):
         yield cause
-        if cause.__context__ is not None and cause.__cause__ is None and is_of_record(cause):
+        if cause.__context__ is not None and cause.__cause__ is None and (
+                is_of_record(cause) or meaning_of(cause) is Meaning.STATEMENT):
             return
 
 
@@ -100,19 +106,6 @@ def http_statuses(error: BaseException) -> Iterator[int]:
     yield from _bulk_statuses(error)
 
 
-def attribute_of(error: BaseException, *path: str) -> Any:
-    """Returns an attribute of an error, of that attribute, and so on. None if there is none, or if a property of the
-    plugin's class raises an error.
-    """
-    found: Any = error
-    try:
-        for name in path:
-            found = getattr(found, name, None)
-    except Exception:  # noqa: BLE001
-        return None
-    return found
-
-
 def _bulk_statuses(error: BaseException) -> Iterator[int]:
     """Yields the statuses of elastic's BulkIndexError: its `errors` are like [{"index": {"status": 400}}]."""
     errors = attribute_of(error, "errors")
@@ -123,6 +116,17 @@ def _bulk_statuses(error: BaseException) -> Iterator[int]:
 
 
 @lru_cache(256)  # asked for each of the thousands of errors of a search
-def _is_outage(kind: type[BaseException]) -> bool:
-    return issubclass(kind, (RetriableError, ConnectionError, TimeoutError, socket.gaierror)) or any(
-        base.__name__.endswith(_OUTAGES) for base in kind.__mro__)
+def _own_meaning(kind: type[BaseException]) -> Meaning | None:
+    if issubclass(kind, (RetriableError, ConnectionError, TimeoutError, socket.gaierror)):
+        return Meaning.OUTAGE
+    return Meaning.RECORD if issubclass(kind, DataError) else None
+
+
+@lru_cache(256)
+def _meaning_of_name(kind: type[BaseException]) -> Meaning | None:
+    for base in kind.__mro__:
+        if base.__name__ in _OF_RECORDS:
+            return Meaning.RECORD
+        if base.__name__.endswith(_OUTAGES):
+            return Meaning.OUTAGE
+    return None

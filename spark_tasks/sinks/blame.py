@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Final
 
 from spark_tasks.errors import ConnectError, message_of
+from spark_tasks.pipeline.database_errors import original_of
 from spark_tasks.pipeline.failures import class_of
-from spark_tasks.pipeline.outages import attribute_of, http_statuses, is_of_record
+from spark_tasks.pipeline.outages import http_statuses, is_of_record
 from spark_tasks.plugins.origin import Place
 from spark_tasks.sinks.suspects import Proof, RowGuesser
 
@@ -72,8 +73,8 @@ class Blame:
             if self._after == _MANY_OF_VALUES:
                 self._judge_latest(guesser)
             return
-        drivers = attribute_of(error, "orig")  # SQLAlchemy adds the record's values to the text
-        error = drivers if isinstance(drivers, Exception) else error
+        client = original_of(error)  # SQLAlchemy adds the record's values to the text
+        error = client if isinstance(client, Exception) else error
         text = message_of(error)[:_MAX_TEXT]
         before, self._same = self._same, (type(error), text)
         if self._believes or is_of_record(error):
