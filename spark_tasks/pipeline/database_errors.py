@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum, auto
 from functools import lru_cache
 from types import MappingProxyType
@@ -65,6 +65,8 @@ def meaning_of(error: BaseException) -> Meaning | None:
     around clients have their errors as `orig` (SQLAlchemy), or raise one of the same name from them (Django).
     """
     client, cause = original_of(error), error.__cause__
+    if cause is None and type(client).__module__ == "builtins":
+        return None
     found = _by_number(client) or _by_state(client)
     if found is None and cause is not None and type(error).__name__ in {base.__name__ for base in type(cause).__mro__}:
         return _by_number(cause) or _by_state(cause)
@@ -91,8 +93,15 @@ def attribute_of(thing: object, *path: str) -> Any:
 
 
 def _by_state(error: BaseException) -> Meaning | None:
-    state = next((state for find in _FINDERS if isinstance(state := find(error), str)), "")
-    if not _SQLSTATE.fullmatch(state):
+    """The attributes are those of asyncpg, psycopg, psycopg2 and clients of MySQL."""
+    state = attribute_of(error, "sqlstate") or attribute_of(error, "pgcode")
+    if not isinstance(state, str):
+        first, second = _arguments(error)
+        if isinstance(first, dict):  # pg8000: the fields of the protocol
+            state = first.get("C")
+        elif isinstance(second, str) and second.startswith(f"[{first}]"):  # ODBC
+            state = first
+    if not isinstance(state, str) or not _SQLSTATE.fullmatch(state):
         return None
     return _STATES.get(state) or _STATES.get(state[:2])
 
@@ -118,20 +127,3 @@ def _clients(kind: type[BaseException]) -> frozenset[str]:
 def _arguments(error: BaseException) -> tuple[Any, Any]:
     first, second, *_ = (*error.args, None, None)
     return first, second
-
-
-def _in_fields(error: BaseException) -> Any:
-    """Returns the SQLSTATE of pg8000: its error has a dictionary of the protocol's fields."""
-    first, _ = _arguments(error)
-    return first.get("C") if isinstance(first, dict) else None
-
-
-def _in_front(error: BaseException) -> Any:
-    """Returns the SQLSTATE of ODBC: the first argument, and in brackets in front of the second one."""
-    state, text = _arguments(error)
-    return state if isinstance(text, str) and text.startswith(f"[{state}]") else None
-
-
-# The attributes are those of asyncpg, psycopg, psycopg2 and clients of MySQL.
-_FINDERS: Final[tuple[Callable[[BaseException], Any], ...]] = (
-    lambda error: attribute_of(error, "sqlstate"), lambda error: attribute_of(error, "pgcode"), _in_fields, _in_front)

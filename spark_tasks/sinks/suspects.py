@@ -60,6 +60,7 @@ class RowGuesser:
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches = batches
         self._ends = [0, *itertools.accumulate(map(len, batches))]
+        self._columns: dict[int, list[_Column]] = {}  # by the number of the batch
         self._last: _Suspect | None = None
         # The rows that errors have quoted, by column and by the character classes of the quoted text.
         self._quoted_rows: dict[tuple[int, int], set[int]] = {}
@@ -67,12 +68,22 @@ class RowGuesser:
 
     def rows(self, begin: int, end: int) -> list[pa.RecordBatch]:
         """Returns the rows from `begin` to `end` (exclusive), as slices of the batches."""
-        found, at = [], bisect.bisect_right(self._ends, begin) - 1
+        return [self._batches[at].slice(first, count) for at, first, count in self._stretches(begin, end)]
+
+    def _stretches(self, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Yields the number of each batch that has some of the rows, the first of them there, and how many it has."""
+        at = bisect.bisect_right(self._ends, begin) - 1
         while begin < end:
             last = min(self._ends[at + 1], end)
-            found.append(self._batches[at].slice(begin - self._ends[at], last - begin))
+            yield at, begin - self._ends[at], last - begin
             begin, at = last, at + 1
-        return found
+
+    def _columns_of(self, batch: int) -> list[_Column]:
+        """Returns the scalar columns of a batch. A search looks at them thousands of times."""
+        if batch not in self._columns:
+            self._columns[batch] = [
+                (place, *column) for place, column in enumerate(_columns(self._batches[batch]))]
+        return self._columns[batch]
 
     def guess(self, error: Exception, begin: int, end: int) -> list[int]:
         """Returns the first row from `begin` to `end` (exclusive) whose key or value has a text or an integer that the
@@ -90,7 +101,8 @@ class RowGuesser:
             return []
         before, self._last = self._last, found
         if before is not None and before[1:] == found[1:]:
-            return [found.row, *self._all(found.place, found.row + 1, partial(_equal_rows, word=found.word))]
+            later = self._all(found.place, found.row + 1, partial(_equal_rows, word=found.word))
+            return [found.row, *later.tolist()]
         return self._alike(found) or [found.row]
 
     def proof(self, before: str, message: str, row: int) -> Proof:
@@ -115,9 +127,10 @@ class RowGuesser:
         if len(quoted) < 2 or key in self._common:
             return []
         alike = self._all(found.place, 0, partial(_similar_rows, word=found.word))
-        before = bisect.bisect_right(alike, found.row)
-        if before and quoted.issuperset(alike[:before]):
-            return alike[before - 1 :]
+        before = int(np.searchsorted(alike, found.row, "right"))
+        if 0 < before <= len(quoted) and quoted.issuperset(alike[:before].tolist()):
+            rows: list[int] = alike[before - 1 :].tolist()
+            return rows
         self._common.add(key)
         return []
 
@@ -131,23 +144,23 @@ class RowGuesser:
             return next(filter(None, each), None)
 
         for search in (lambda columns: _row_of(columns, named), quoted) if named else (quoted,):
-            at = begin
-            for batch in self.rows(begin, end):
-                found = search([(place, *column) for place, column in enumerate(_columns(batch))])
+            for at, first, count in self._stretches(begin, end):
+                columns = self._columns_of(at)
+                found = search([(place, name, column.slice(first, count)) for place, name, column in columns])
                 if found is not None:
-                    return found._replace(row=at + found.row)
-                at += len(batch)
+                    return found._replace(row=self._ends[at] + first + found.row)
         return None
 
-    def _all(self, place: int, begin: int, suspected: Callable[[pa.Array], _Rows | None]) -> list[int]:
-        rows: list[int] = []
-        for batch in self.rows(begin, self._ends[-1]):
-            columns = list(_columns(batch))
-            suspected_rows = suspected(columns[place][1]) if place < len(columns) else None
+    def _all(
+        self, place: int, begin: int, suspected: Callable[[pa.Array], _Rows | None]
+    ) -> np.ndarray[Any, np.dtype[np.int64]]:
+        rows = [np.empty(0, np.int64)]
+        for at, first, count in self._stretches(begin, self._ends[-1]):
+            columns = self._columns_of(at)
+            suspected_rows = suspected(columns[place][2].slice(first, count)) if place < len(columns) else None
             if suspected_rows is not None:
-                rows += (begin + np.flatnonzero(suspected_rows)).tolist()
-            begin += len(batch)
-        return rows
+                rows.append(self._ends[at] + first + np.flatnonzero(suspected_rows))
+        return np.concatenate(rows)
 
 
 def _has_word(message: str, word: str) -> bool:
