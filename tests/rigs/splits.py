@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -170,6 +171,33 @@ class EndProcess:
         if self.how == "exit":
             os._exit(0)
         os.abort()
+
+
+@dataclass(frozen=True)
+class LeaveProcesses:
+    """Starts processes, of which one has a session of its own, one is a daemon and one was forked, and writes the ids
+    of its own process and of them to the file. Then it ends its process: `how` is exit, or a signal that it sends
+    itself; or hangs, without descriptors.
+    """
+
+    file: str
+    how: str
+
+    def run(self) -> None:
+        daemon = subprocess.check_output(["sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $!"])
+        if not (forked := os.fork()):
+            time.sleep(600)
+            os._exit(0)
+        pids = [os.getpid(), subprocess.Popen(["sleep", "600"]).pid, int(daemon), forked,
+                subprocess.Popen(["sleep", "600"], start_new_session=True).pid]
+        Path(self.file).write_text(" ".join(map(str, pids)) + "\n")
+        if self.how == "hang":
+            os.closerange(3, 1024)
+            while True:
+                ctypes.PyDLL(None).sleep(60)  # no other thread can run
+        if self.how == "exit":
+            os._exit(3)
+        os.kill(os.getpid(), signal.Signals[self.how])
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,17 @@ def start_of(pid: int) -> str | None:
     return None if fields[0] in _ENDED else fields[19]
 
 
+def group_and_session(pid: int) -> tuple[int, int]:
+    """The process group and the session of a process, also of one that has ended and that nobody has waited for. Zeros
+    if there is none, and on other systems.
+    """
+    try:
+        fields = _fields(Path(f"/proc/{pid}/stat"))
+    except OSError:
+        return 0, 0
+    return int(fields[2]), int(fields[3])
+
+
 def has_ended(pid: int, within_s: float) -> bool:
     """Whether all threads of the process end within this time. False on other systems, and if that cannot be read."""
     deadline = time.monotonic() + within_s
