@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -27,12 +28,14 @@ SETTINGS = ExecutorSettings(max_processes=4, running=4, spark_delay_s=600.0)
 
 # A worker, as far as its executor processes notice: splits run in them, and hang.
 WORKER = """
-import sys, time
+import os, sys, time
+from pathlib import Path
 from spark_tasks.spark.environment import keep_environment
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.local import fork_parent, serve
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from tests.rigs.splits import LeaveProcesses
+from tests.rigs.support import wait_until
 
 keep_environment()
 if "forked" in sys.argv and fork_parent():
@@ -43,6 +46,10 @@ engine.start()
 if "spark" in sys.argv:
     engine.await_spark()
 engine.submit("a-0", [LeaveProcesses(sys.argv[1], "hang")])
+wait_until(Path(sys.argv[1]).exists, 120)
+if not (forked := os.fork()):  # a plugin does this in the worker
+    time.sleep(600)
+Path(sys.argv[3]).write_text(f"{forked}\\n")
 time.sleep(600)
 """
 
@@ -83,8 +90,11 @@ def test_they_end_with_their_executor_process(
 def test_they_end_with_the_worker_however_that_ends(
     tmp_path: Path, started: Callable[[], list[psutil.Process]], parent: str
 ) -> None:
-    """Also if the plugin has closed all descriptors and holds the interpreter, so that its process notices nothing."""
-    worker = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path / "pids"), parent], cwd=tmp_path,
+    """Also if the plugin has closed all descriptors and holds the interpreter, so that its process notices nothing, and
+    although a process that was forked by a plugin in the worker outlives it.
+    """
+    forked = tmp_path / "forked"
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path / "pids"), parent, str(forked)], cwd=tmp_path,
                               env={**os.environ, "PYTHONPATH": python_path()})
     with worker:
         try:
@@ -92,10 +102,15 @@ def test_they_end_with_the_worker_however_that_ends(
             assert all(one.is_running() for one in processes[1:])
             above = processes[0].parents()
             parents = above[:[one.pid for one in above].index(worker.pid)] if worker.pid in map(pid, above) else []
+            other = wait_until(lambda: forked.exists() and forked.read_text().endswith("\n") and forked.read_text())
             worker.kill()
+            worker.wait()
             wait_gone([*processes, *parents])
+            os.kill(int(other), 0)
         finally:
             worker.kill()
+            with suppress(ProcessLookupError, ValueError):
+                os.kill(int(forked.read_text() if forked.exists() else ""), signal.SIGKILL)
 
 
 def pid(process: psutil.Process) -> int:

@@ -29,6 +29,7 @@ from typing import Any, Final, NoReturn, TextIO
 from typing_extensions import override
 
 from spark_tasks.process.pandas_import import defer_pandas
+from spark_tasks.process.unforked import keep_from_children
 from spark_tasks.spark.daemon import import_all, preload, refuse_threads
 from spark_tasks.spark.environment import ENVIRONMENT, inherited, python_path
 from spark_tasks.spark.process_output import log_as_the_worker, pump
@@ -59,6 +60,7 @@ class ForkedParent:
         self._lock = threading.Lock()
         self._code: int | None = None
         self.stdin = os.fdopen(stdin, "wb")
+        keep_from_children(self.stdin)
         self.stdout = os.fdopen(stdout, "rb")
 
     def poll(self) -> int | None:
@@ -284,10 +286,13 @@ def _entitle() -> None:
 
 
 def _started(path: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 - our own command; Ctrl-C must only reach the worker
+    parent = subprocess.Popen(  # noqa: S603 - our own command; Ctrl-C must only reach the worker
         [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env=_environment(path), process_group=0,
     )
+    assert parent.stdin is not None  # noqa: S101 - a pipe was asked for
+    keep_from_children(parent.stdin)
+    return parent
 
 
 def serve() -> NoReturn:
