@@ -1,7 +1,7 @@
 """Files that processes forked from this one must not keep open. A process that a plugin forks on the worker may outlive
 it: the port of a listener would remain in use, and whoever waits for the end of a pipe or a connection (the JVM of
-Spark, the parent of executor processes, the guard of a JVM for plugins, a client of REST) would not notice that the worker has
-ended.
+Spark, the parent of executor processes, the guard of a JVM for plugins, a client of REST) would not notice that the
+worker has ended.
 """
 
 from __future__ import annotations

@@ -224,6 +224,18 @@ class ForgetAlarm:
 
 
 @dataclass(frozen=True)
+class HangWithSignal:
+    """Changes the handler of the signal for stacks, and sleeps."""
+
+    action: str
+    seconds: float = 60.0
+
+    def run(self) -> None:
+        signal.signal(signal.SIGUSR2, signal.Handlers[self.action])
+        time.sleep(self.seconds)
+
+
+@dataclass(frozen=True)
 class ImportModule:
     """Imports the module of a file, once in a process, as plugins are; without a file, none. Returns what all code in
     the process sees: its zone, locale, default timeout and umask; and the process.

@@ -84,8 +84,8 @@ def serve(ticket: Ticket) -> None:
                 if not leftovers.end():
                     wire.send(work, b"")  # the worker replaces this process
                     continue
-                stacks.renew()
                 split = split.removeprefix(wire.OTHER)
+            stacks.renew()
             if ticket.slow_s:
                 faulthandler.dump_traceback_later(ticket.slow_s, file=sys.stderr)
             try:

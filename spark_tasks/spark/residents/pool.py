@@ -106,8 +106,9 @@ class Pool:
 
     def _drop(self, batch: SplitBatch, why: Exception) -> None:
         """Kills or removes all splits of a batch. The caller holds the lock."""
-        if batch.lost is None or isinstance(batch.lost, ExecutorEndedError):
-            batch.lost = why  # if one process may still run, the retry has to wait for it
+        ended = isinstance(why, ExecutorEndedError)  # if one process may still run, the retry has to wait for it
+        if batch.lost is None or (isinstance(batch.lost, ExecutorEndedError) and not ended):
+            batch.lost = why
         residents = self.processes.residents.values()
         self.processes.kill([r for r in residents if r.item is not None and r.item.batch is batch])
         for item in self.queue.waiting(batch.task):

@@ -13,7 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_tasks.spark.residents.process_state import cpu_use, has_ended, is_suspended, start_of
+from spark_tasks.spark.residents.process_state import (
+    cpu_use,
+    exit_code,
+    handles,
+    has_ended,
+    is_suspended,
+    start_of,
+    why_silent,
+)
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say")
@@ -39,6 +47,37 @@ def test_a_process_runs_as_long_as_one_of_its_threads() -> None:
         assert not has_ended(process.pid, 0.05)
         process.kill()
         assert has_ended(process.pid, 20)
+
+
+def test_it_is_told_how_a_process_has_ended_until_it_is_waited_for() -> None:
+    for command, code in (("exit 3", 3), ("kill -SEGV $$", -signal.SIGSEGV)):
+        with subprocess.Popen(["sh", "-c", command]) as process:
+            assert has_ended(process.pid, 20)
+            assert exit_code(process.pid) == code
+        assert exit_code(process.pid) is None
+    assert exit_code(os.getpid()) is None
+
+
+@pytest.mark.parametrize(("prepare", "why"), [
+    ("signal.signal(signal.SIGUSR2, signal.SIG_IGN)", "a plugin ignores SIGUSR2"),
+    ("signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})", "a plugin has blocked SIGUSR2"),
+    ("", "a plugin has removed the handler of SIGUSR2"),
+    ("signal.signal(signal.SIGUSR2, print)", "or a plugin has replaced the handler of SIGUSR2"),
+])
+def test_it_is_told_why_a_process_does_not_react_to_a_signal(prepare: str, why: str) -> None:
+    program = f"import signal, time\n{prepare}\nprint(flush=True)\ntime.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            assert handles(process.pid, signal.SIGUSR2) == ("print)" in prepare)
+            assert why in why_silent(process.pid, signal.SIGUSR2)
+            process.send_signal(signal.SIGSTOP)
+            wait_until(lambda: is_suspended(process.pid))
+            assert why_silent(process.pid, signal.SIGUSR2) == "it is suspended (SIGSTOP)"
+        finally:
+            process.kill()
+    assert why_silent(process.pid, signal.SIGUSR2) == "it has ended"
 
 
 @contextmanager
