@@ -278,8 +278,8 @@ class ProcessManager:
 
     def _replace(self, resident: Resident, item: Item) -> None:
         """The process has not begun the split, because of what another connector has left there."""
-        self._log.log(_logger, logging.WARNING, "Replacing an executor process: a thread or a timer that connector %s "
-                      "has left behind still runs in it", resident.connector)
+        self._log.log(_logger, logging.WARNING, "Replacing an executor process: a process, a timer, a busy thread or "
+                      "many threads that connector %s has left behind are still there", resident.connector)
         with self._lock:
             pending, resident.item = resident.item is item, None
             if not resident.removed:

@@ -57,6 +57,14 @@ def start_of(pid: int) -> str | None:
     return None if fields[0] in _ENDED else fields[19]
 
 
+def count_threads() -> int:
+    """The number of this process's threads. 0 on other systems, and if it cannot be read."""
+    try:
+        return int(_fields(Path("/proc/self/stat"))[17])
+    except OSError:
+        return 0
+
+
 def group_and_session(pid: int) -> tuple[int, int]:
     """The process group and the session of a process, also of one that has ended and that nobody has waited for. Zeros
     if there is none, and on other systems.

@@ -612,7 +612,7 @@ def test_the_kernel_ends_an_executor_process_before_the_worker(real: Rig) -> Non
 
 
 @pytest.mark.integration  # processes of their own
-@pytest.mark.parametrize("kind", ["loop", "timer"])
+@pytest.mark.parametrize("kind", ["loop", "timer", "threads"])
 def test_a_process_in_which_a_plugin_still_runs_is_replaced_for_other_connectors(
     kind: str, real: Rig, processes: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
