@@ -20,6 +20,7 @@ from spark_tasks.spark.residents.binding import KEEP_S, Choice
 from spark_tasks.spark.residents.fairness import FairQueue
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident
 from spark_tasks.spark.residents.process_manager import ProcessManager
+from spark_tasks.spark.residents.process_state import ready_s
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.task import DeferredSplit
 
@@ -84,6 +85,13 @@ class Pool:
         """Whether a split of the batch has begun, and no process has given it back."""
         batch = self.batches.get(future)
         return batch is not None and batch.begun
+
+    def ready_s(self, future: Future[list[Any]]) -> float:
+        """See Engine.ready_s."""
+        with self._lock:
+            lines = [r.line for r in self.processes.residents.values()
+                     if r.item is not None and r.item.batch.future is future]
+        return sum(ready_s(line.pid) for line in lines if line is not None and line.pid)
 
     def release(self, connector: str) -> None:
         """Keeps no processes for this connector any more: its tasks end, or are others from now on."""

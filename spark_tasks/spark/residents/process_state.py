@@ -35,6 +35,16 @@ def cpu_use(pid: int) -> CpuUse | None:
     return CpuUse((int(fields[11]) + int(fields[12])) / _TICKS_PER_S, fields[0] == "R")
 
 
+def ready_s(pid: int) -> float:
+    """How many seconds the main thread of the process has waited for a CPU since its start. 0.0 if it has ended, on
+    other systems and on kernels without these statistics.
+    """
+    try:  # ns on a CPU, ns of waiting for one, turns
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) * 1e-9
+    except (OSError, IndexError):
+        return 0.0
+
+
 def is_suspended(pid: int) -> bool:
     """Whether a signal has stopped the process. False on other systems, and for one that a debugger looks at."""
     if sys.platform != "linux":

@@ -19,6 +19,7 @@ from spark_tasks.spark.residents.process_state import (
     handles,
     has_ended,
     is_suspended,
+    ready_s,
     start_of,
     why_silent,
 )
@@ -47,6 +48,30 @@ def test_a_process_runs_as_long_as_one_of_its_threads() -> None:
         assert not has_ended(process.pid, 0.05)
         process.kill()
         assert has_ended(process.pid, 20)
+
+
+def test_waiting_for_a_cpu_is_told_from_sleeping() -> None:
+    """Two loops share a CPU here, and a third process sleeps on it."""
+    here = f"import os, time; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}}); print(flush=True)\n"
+    programs = ["while True: pass", "while True: pass", "time.sleep(60)"]
+    processes = [subprocess.Popen([sys.executable, "-c", here + one], stdout=subprocess.PIPE) for one in programs]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            process.stdout.readline()
+        wait_until(lambda: is_sleeping(processes[2].pid))
+        before = [ready_s(process.pid) for process in processes]
+        wait_until(lambda: ready_s(processes[0].pid) - before[0] > 0.2)
+        assert ready_s(processes[2].pid) - before[2] < 0.1
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert ready_s(processes[0].pid) == 0.0
+
+
+def is_sleeping(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def test_it_is_told_how_a_process_has_ended_until_it_is_waited_for() -> None:
