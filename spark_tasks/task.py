@@ -66,6 +66,11 @@ class Engine(Protocol):
         declined waits for another one. Does not block.
         """
 
+    def ready_s(self, batch: Future[list[Any]]) -> float:
+        """How many seconds the main threads of the processes that run the batch's splits have been ready to run without
+        a CPU, since their start: only differences have a meaning. 0.0 if that is not known. Does not block.
+        """
+
     def where(self, batch: Future[list[Any]]) -> str | None:
         """The stacks of the processes that run a batch's splits; None if none does. Takes seconds at most: two for a
         process that does not answer.

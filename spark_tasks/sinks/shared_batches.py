@@ -7,8 +7,11 @@ takes a fraction of what as many batches would, each with its own thread, messag
 
 A lent task is used only by this thread, until its own thread has it back: to rebalance, pause or stop, and for whatever
 is not simple. That is a batch with records that have to be fetched, an error, a bad record, a slow write, a rebalance.
-A shared split that takes longer than CUT_OFF_S is cancelled, and each of its tasks continues on its own, so that only
-the one that hangs does. Where it hangs is logged before, by a thread of its own: the process has to be asked for that.
+A shared split that hangs for CUT_OFF_S is cancelled, and each of its tasks continues on its own, so that only the one
+that hangs does. The time in which its process was ready to run and had no CPU does not count, nor does time in which
+this process did not run: other load must not repeat records. Where it hangs is logged before, by a thread of its own:
+the process has to be asked for that. A split of only one task is not cancelled, as that task would hang again: others
+with its key go on without it.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ _logger = logging.getLogger(__name__)
 
 CUT_OFF_S: Final = 3.0  # for splits that took milliseconds before
 TICK_S: Final = 0.1
+LATE: Final = 3  # ticks; a look at a split that comes later counts as one that came then
 COMMITS_AT_ONCE: Final = max(1, int(COMMITS_PER_S * TICK_S))  # in a tick: many at once delay the records behind them
 ONE_FLIGHT: Final = 0.05  # in the average of how long flights have waited
 # The next shared split starts when the one before it has ended. So, with many tasks, each gets more records instead of
@@ -79,15 +83,19 @@ class Loan:
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A shared split in flight, with the number of each task's splits in it. `started`: when it was submitted; `begun`:
-    when it was found to be in a process (time.monotonic). `cut_off`: it is being cancelled.
+    """A shared split in flight, with the number of each task's splits in it. `started`: when it was submitted;
+    `looked`: when it was last found to be in a process, None if it is in none (time.monotonic). `ready_s`: the engine's
+    at that time; `hung_s`: how long it has run or slept in that process. `cut_off`: it is being cancelled, or others do
+    not wait for it any more.
     """
 
     key: Hashable
     loans: list[tuple[Loan, int]]
     future: Future[list[Any]]
     started: float = field(default_factory=time.monotonic)
-    begun: float | None = None
+    looked: float | None = None
+    ready_s: float = 0.0
+    hung_s: float = 0.0
     cut_off: bool = False
 
 
@@ -196,16 +204,27 @@ class SharedBatches:
         """Starts flights. Returns the time until the next one may start, 0.0 if none waits for that."""
         while not (pause_s := self._pause_s()):
             with self._changed:
-                key = next((key for key in self._news if key not in self._flights), None)
-                if key is None:
+                found = self._next()
+                if found is None:
                     return 0.0
-                waiting = self._news.pop(key)
+                key, waiting = found
                 loans = [loan for loan in waiting if not loan.ended]
                 for loan in loans:
                     loan.busy = True
             self._waited_s += ONE_FLIGHT * (time.monotonic() - next(iter(waiting.values())) - self._waited_s)
             self._submit_group(key, loans)
-        return pause_s if self._news.keys() - self._flights.keys() else 0.0
+        with self._changed:
+            return pause_s if self._news.keys() - self._flights.keys() else 0.0
+
+    def _next(self) -> tuple[Hashable, dict[Loan, float]] | None:
+        """The news whose turn it is, without those of tasks in a flight that others do not wait for any more."""
+        for key, waiting in self._news.items():
+            if key not in self._flights and (free := {one: at for one, at in waiting.items() if not one.busy}):
+                del self._news[key]
+                if rest := {one: at for one, at in waiting.items() if one.busy}:
+                    self._news[key] = rest
+                return key, free
+        return None
 
     def _pause_s(self) -> float:
         """Returns the time until the next flight may start, if none ends before."""
@@ -248,9 +267,11 @@ class SharedBatches:
         self._event.set()
 
     def _collect(self, flight: _Flight) -> None:
-        del self._flights[flight.key]
+        attached = self._flights.get(flight.key) is flight
+        if attached:
+            del self._flights[flight.key]
         with self._changed:
-            if waiting := self._news.get(flight.key):  # for this flight, not for others
+            if attached and (waiting := self._news.get(flight.key)):  # for this flight, not for others
                 self._news[flight.key] = dict.fromkeys(waiting, time.monotonic())
         loans = [loan for loan, _ in flight.loans]
         error = None if flight.future.cancelled() else error_of(flight.future)
@@ -293,20 +314,27 @@ class SharedBatches:
             self._changed.notify_all()
 
     def _cut_off(self, now: float) -> None:
-        """Ends splits that take too long. One that a process has declined waits again; that does not count as
-        hanging.
-        """
-        for flight in self._flights.values():
-            if not self._engine.runs(flight.future):
-                flight.begun = None
-            elif flight.begun is None:
-                flight.begun = now
-            elif now - flight.begun > CUT_OFF_S and not flight.cut_off:
+        """Ends splits that hang. One that a process has declined waits again; that does not count as hanging."""
+        for flight in tuple(self._flights.values()):
+            self._look_at(flight, now)
+            if flight.hung_s > CUT_OFF_S and not flight.cut_off:
                 flight.cut_off = True
+                if len(flight.loans) == 1:
+                    del self._flights[flight.key]
+                    continue
                 try:
                     threading.Thread(target=self._cut_off_here, args=(flight,), name="cut-off", daemon=True).start()
                 except RuntimeError:  # the system has no thread left; the split has to end nevertheless
                     self._report_and_cancel(flight, None)
+
+    def _look_at(self, flight: _Flight, now: float) -> None:
+        if not self._engine.runs(flight.future):
+            flight.looked, flight.hung_s = None, 0.0
+            return
+        ready_s, before = self._engine.ready_s(flight.future), flight.looked
+        if before is not None:
+            flight.hung_s += max(0.0, min(now - before, LATE * TICK_S) - (ready_s - flight.ready_s))
+        flight.looked, flight.ready_s = now, ready_s
 
     def _cut_off_here(self, flight: _Flight) -> None:
         where = None

@@ -184,6 +184,10 @@ class SparkEngine(Engine):
                 threading.Thread(target=spark.cancel, args=(group,), name=f"cancel-{group}", daemon=True).start()
 
     @override
+    def ready_s(self, batch: Future[list[Any]]) -> float:
+        return 0.0  # its splits share processes with others
+
+    @override
     def where(self, batch: Future[list[Any]]) -> str | None:
         with self._changed:
             names = [s.name for job in self._running.values() for s in job if s.future is batch]

@@ -12,16 +12,20 @@ import gc
 import importlib
 import logging
 import os
+import select
 import threading
 import time
 import zipimport
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from spark_tasks.process.pandas_import import defer_pandas
 from spark_tasks.spark.environment import ENVIRONMENT, NEEDED
 from spark_tasks.spark.process_output import log_as_the_worker
+from spark_tasks.spark.residents.forgotten import forgotten_children
+from spark_tasks.spark.residents.reaper import Reaper
 
 # The order of imports. heeler's modules compile or load their kernels when they are imported or in `warm_up`.
 PRELOADED = (
@@ -43,6 +47,7 @@ PRELOADED = (
 
 _IMPORTED_AT = time.time()
 _STARTUP_S = 60.0  # more than the time from Python's start until it imports this module
+_END_S = 1.0
 _logger = logging.getLogger(__name__)
 
 
@@ -106,14 +111,18 @@ def _is_old(archive: str) -> bool:
     return stamp is not None and stamp[0] / 1e9 < _IMPORTED_AT - _STARTUP_S
 
 
-def without_broken_pipe(worker: Callable[..., int]) -> Callable[..., int]:
-    """Wraps PySpark's worker function so that idle workers do not print a traceback when Spark stops."""
+def tidy(worker: Callable[..., int]) -> Callable[..., int]:
+    """Wraps PySpark's worker function so that idle workers do not print a traceback when Spark stops, and keep no
+    processes that have ended.
+    """
 
     def run(*arguments: Any) -> int:
         try:
             return worker(*arguments)
         except BrokenPipeError:
             return 1
+        finally:
+            forgotten_children.reap()
 
     return run
 
@@ -131,10 +140,33 @@ def main() -> None:
     from pyspark import daemon  # noqa: PLC0415 - after the environment is set
 
     log_as_the_worker()
-    daemon.worker = without_broken_pipe(daemon.worker)
+    daemon.worker = tidy(daemon.worker)
     preload()
     refuse_threads()
-    daemon.manager()
+    reaper = Reaper()
+    try:
+        look_after_children(daemon, reaper)
+        daemon.manager()
+    finally:
+        end_children(reaper)
+
+
+def look_after_children(daemon: Any, reaper: Reaper) -> None:
+    """Makes PySpark's daemon fork and wait as the reaper does."""
+
+    def poll() -> Reaper:
+        reaper.attend()  # the daemon has ignored SIGCHLD
+        return reaper
+
+    daemon.os = SimpleNamespace(**{**vars(os), "fork": reaper.fork})
+    daemon.select = SimpleNamespace(**{**vars(select), "poll": poll})
+
+
+def end_children(reaper: Reaper) -> None:
+    """Waits until all have ended that the daemon has told to, and kills those that do not."""
+    if not reaper.await_all(_END_S):
+        reaper.kill()
+        reaper.await_all(_END_S)
 
 
 if __name__ == "__main__":

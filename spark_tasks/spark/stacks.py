@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from spark_tasks.spark.residents.process_state import handles, why_silent
+
 STACK_SIGNAL = signal.SIGUSR2
 STACK_S = 2.0  # timeout for a process to write its stacks
 POLL_S = 0.05
@@ -61,7 +63,7 @@ def describe_stacks(folder: Path, name: str) -> str | None:
             text = _stacks(pid, file)
             if text is not None:
                 stacks.append(f"The stacks of its process {pid}:\n{text}" if text else
-                             f"Its process {pid} has not written its stacks: it may be suspended")
+                             f"Its process {pid} has not written its stacks: {why_silent(pid, STACK_SIGNAL)}")
     return "\n".join(stacks) or None
 
 
@@ -74,6 +76,8 @@ def _stacks(pid: int, file: IO[str]) -> str | None:
     try:
         if not _is_locked(file):  # the number may belong to another process now
             return None
+        if not handles(pid, STACK_SIGNAL):  # it would kill the process
+            return ""
         file.seek(0, os.SEEK_END)
         before = file.tell()
         if process is not None:

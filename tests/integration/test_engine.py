@@ -37,7 +37,7 @@ from spark_tasks.spark.gateway import SparkStartError
 from spark_tasks.spark.lifecycle import EngineState
 from spark_tasks.spark.plugin_sessions import SharedSpark
 from spark_tasks.spark.residents import engine as residents
-from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents import local, wire
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.local import TITLE, LocalLauncher
@@ -55,6 +55,7 @@ from tests.rigs.splits import (
     ImportModule,
     IsImported,
     KillWorker,
+    LeaveProcesses,
     Meet,
     Note,
     Say,
@@ -262,17 +263,26 @@ def test_a_waiting_batch_can_be_withdrawn(engine: AnyEngine, tmp_path: Path) -> 
     assert other.result(20) == [9]
 
 
-@pytest.mark.parametrize("how", ["exit", "abort"])
+@pytest.mark.parametrize(("how", "text"), [("exit", "ended with exit code 0"), ("abort", "was killed by signal 6")])
 @only(["resident"])
 def test_a_split_that_ends_its_process_does_not_affect_other_splits(
-    engine: ResidentEngine, tmp_path: Path, how: str
+    engine: ResidentEngine, tmp_path: Path, how: str, text: str
 ) -> None:
     other = engine.submit("other-0", [Hang(str(tmp_path / "other"))])
     wait_until((tmp_path / "other").exists)
-    with pytest.raises(ExecutorEndedError, match=r"^the executor process of a-0 ended"):
+    with pytest.raises(ExecutorEndedError, match=f"^the executor process of a-0 {text}"):
         engine.submit("a-0", [Answer(1), EndProcess(how)]).result(20)
     assert other.running()
     engine.cancel(other)
+
+
+@pytest.mark.parametrize("how", ["exit", "SIGKILL"])
+def test_what_a_split_has_started_ends_with_its_process(engine: AnyEngine, tmp_path: Path, how: str) -> None:
+    on_spark(engine)
+    file = tmp_path / "pids"
+    with pytest.raises(SparkLostError):
+        engine.submit("a-0", [LeaveProcesses(str(file), how)]).result(20)
+    wait_gone([psutil.Process(int(pid)) for pid in file.read_text().split() if psutil.pid_exists(int(pid))])
 
 
 PLUGIN = """
@@ -333,6 +343,10 @@ def test_processes_start_while_sparks_daemon_is_suspended(engine: ResidentEngine
         (forked,) = engine.submit("a-0", [Describe()]).result(START_S)
         stand_in = psutil.Process(forked["pid"])
         assert stand_in.parent() != daemon
+        with pytest.raises(ExecutorEndedError):
+            engine.submit("a-0", [LeaveProcesses(str(tmp_path / "pids"), "exit")]).result(START_S)
+        left = (tmp_path / "pids").read_text().split()
+        wait_gone([psutil.Process(int(pid)) for pid in left if psutil.pid_exists(int(pid))])
     finally:
         daemon.resume()
     wait_gone([stand_in])
@@ -486,7 +500,7 @@ def test_output_of_executor_processes_is_masked_and_cannot_forge_log_lines(
     wait_gone([process])
 
 
-def test_a_plugin_that_signals_its_process_group_ends_only_its_own_process() -> None:
+def test_a_plugin_that_signals_its_process_group_ends_only_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parent of all processes was ended, too, and those of other connectors."""
     arrived: SimpleQueue[Line] = SimpleQueue()
     listener, launcher = ExecutorListener(lambda _, line: arrived.put(line)), LocalLauncher(python_path(), 2)
@@ -503,10 +517,11 @@ def test_a_plugin_that_signals_its_process_group_ends_only_its_own_process() -> 
     assert launcher.failure(1) is None, "the parent lives"
     process = psutil.Process(other.pid)
     parent = process.parent()
+    monkeypatch.setattr(local, "JOIN_S", 0.0)
     launcher.close()
     wire.send(other.work, pickle.dumps(Answer(2, seconds=0.3)))
     assert pickle.loads(wire.receive(other.work))[0].value == 2
-    assert process.parent() == parent, "it waits for it: a worker that is PID 1 would have to"
+    assert process.parent() == parent, "it waits for it, however long: a worker that is PID 1 would have to"
     for line in lines:
         line.close()
     listener.close()

@@ -41,6 +41,7 @@ UNITS: Final[tuple[tuple[str, ...], ...]] = (
     ("integration/test_exactly_once_task.py",),
     ("integration/test_sink_task.py",),
     ("integration/test_java_hosts.py",),
+    ("integration/test_orphans.py",),
     ("integration/test_source_task.py",),
     ("integration/test_cluster_sleep.py",),
     ("integration/test_group_member.py",),

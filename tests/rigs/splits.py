@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -173,6 +174,33 @@ class EndProcess:
 
 
 @dataclass(frozen=True)
+class LeaveProcesses:
+    """Starts processes, of which one has a session of its own, one is a daemon and one was forked, and writes the ids
+    of its own process and of them to the file. Then it ends its process: `how` is exit, or a signal that it sends
+    itself; or hangs, without descriptors.
+    """
+
+    file: str
+    how: str
+
+    def run(self) -> None:
+        daemon = subprocess.check_output(["sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $!"])
+        if not (forked := os.fork()):
+            time.sleep(600)
+            os._exit(0)
+        pids = [os.getpid(), subprocess.Popen(["sleep", "600"]).pid, int(daemon), forked,
+                subprocess.Popen(["sleep", "600"], start_new_session=True).pid]
+        Path(self.file).write_text(" ".join(map(str, pids)) + "\n")
+        if self.how == "hang":
+            os.closerange(3, 1024)
+            while True:
+                ctypes.PyDLL(None).sleep(60)  # no other thread can run
+        if self.how == "exit":
+            os._exit(3)
+        os.kill(os.getpid(), signal.Signals[self.how])
+
+
+@dataclass(frozen=True)
 class HoldInterpreter:
     """Sleeps in C for a minute, so that no other thread of its process can run; the file contains its process's id."""
 
@@ -193,6 +221,18 @@ class ForgetAlarm:
         signal.alarm(1)
         signal.signal(signal.SIGUSR2, signal.SIG_DFL)
         return os.getpid()
+
+
+@dataclass(frozen=True)
+class HangWithSignal:
+    """Changes the handler of the signal for stacks, and sleeps."""
+
+    action: str
+    seconds: float = 60.0
+
+    def run(self) -> None:
+        signal.signal(signal.SIGUSR2, signal.Handlers[self.action])
+        time.sleep(self.seconds)
 
 
 @dataclass(frozen=True)
@@ -232,13 +272,16 @@ class ImportUsual:
 
 @dataclass(frozen=True)
 class LeaveBehind:
-    """Returns its process, in which a thread goes on: one that uses the CPU, or a timer."""
+    """Returns its process, in which a thread goes on: one that uses the CPU, or a timer; or many that sleep."""
 
     kind: str
 
     def run(self) -> int:
         if self.kind == "timer":
             threading.Timer(60.0, os._exit, (1,)).start()
+        elif self.kind == "threads":
+            for _ in range(200 + 8 * (os.cpu_count() or 1)):
+                threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
         else:
             threading.Thread(target=_loop, daemon=True).start()
         return os.getpid()

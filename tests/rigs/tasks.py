@@ -83,6 +83,9 @@ class ThreadEngine:
     def runs(self, batch: Future[list[Any]]) -> bool:
         return batch.running()
 
+    def ready_s(self, _batch: Future[list[Any]]) -> float:
+        return 0.0
+
     def where(self, _batch: Future[list[Any]]) -> str | None:
         return None
 

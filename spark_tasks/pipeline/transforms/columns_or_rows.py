@@ -164,7 +164,10 @@ class ColumnsOrRows(Transform):
             if len(piece) < _MIN_PIECE:
                 others.use(len(piece))
                 continue
-            narrow = narrowed(piece, _parts(self.reads))
+            try:
+                narrow = narrowed(piece, _parts(self.reads))
+            except (DataError, pa.ArrowException):
+                narrow = piece  # a text is no JSON, and the error's row is its place in a part of the piece
             try:
                 yield first, len(piece), [self.columns(narrow)]
             except NotInColumnsError:

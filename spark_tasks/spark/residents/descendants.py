@@ -28,7 +28,7 @@ def kill_descendants(pid: int) -> bool:
 def _opened(pid: int) -> list[int]:
     """Pidfds of all descendants: their numbers may be given to other processes as soon as they have ended."""
     found: list[int] = []
-    for child in _children(pid):
+    for child in children(pid):
         with suppress(OSError):  # it has just ended, or too many files are open
             if start_of(child) is not None:
                 found.append(os.pidfd_open(child))
@@ -36,7 +36,8 @@ def _opened(pid: int) -> list[int]:
     return found
 
 
-def _children(pid: int) -> Iterator[int]:
+def children(pid: int) -> Iterator[int]:
+    """The processes whose parent is this one, including those that have ended and that nobody has waited for."""
     with suppress(OSError):
         for _, thread in zip(range(_MAX_THREADS), Path(f"/proc/{pid}/task").iterdir(), strict=False):
             with suppress(OSError):  # the thread has just ended; or a kernel without this file

@@ -270,6 +270,10 @@ class ResidentEngine(Engine):
             self._pool.release(connector)
 
     @override
+    def ready_s(self, batch: Future[list[Any]]) -> float:
+        return self._pool.ready_s(batch) if self._pool is not None else 0.0
+
+    @override
     def where(self, batch: Future[list[Any]]) -> str | None:
         return self._monitor.where(batch) if self._monitor is not None else None
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 import os
 import pickle
-import signal
+import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import BinaryIO
+from io import BufferedReader
 
 from typing_extensions import override
 
@@ -26,6 +26,7 @@ from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.link import ExecutorJob, joined, serve
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.process import Expects, Launcher
+from spark_tasks.spark.residents.reaper import Reaper
 from spark_tasks.spark.residents.wire import HEAD, Ticket
 
 _logger = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ _logger = logging.getLogger(__name__)
 PROCESS_S = 10.0  # how long a process that it forks may take to join
 START_S = 60.0  # how long the server itself may take before another one is started
 RETRY_S = 5.0
+_CHUNK = 1 << 16
 SEND_S = 1.0  # how long a suspended server may delay the thread that sends a ticket
 
 
@@ -42,20 +44,40 @@ def framed(ticket: Ticket) -> bytes:
     return HEAD.pack(len(data)) + data
 
 
-def fork_for_each(tickets: BinaryIO) -> None:
+def fork_for_each(tickets: BufferedReader, reaper: Reaper) -> None:
     """Forks a process for each ticket until the end of the input."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that have ended become no zombies
-    while len(head := tickets.read(HEAD.size)) == HEAD.size and (size := HEAD.unpack(head)[0]):
-        ticket, names = pickle.loads(tickets.read(size))
+    reaper.register(tickets.fileno(), select.POLLIN)
+    for data in _frames(tickets, reaper):
+        ticket, names = pickle.loads(data)
         import_all(filter(None, names.split(",")))  # here, and not in each process
-        if os.fork() == 0:
+        if reaper.fork() == 0:
             _serve(ticket)
+    reaper.unregister(tickets.fileno())
+
+
+def _frames(tickets: BufferedReader, reaper: Reaper) -> Iterator[bytes]:
+    """The payloads of frames, until an empty one or the end of the input."""
+    data = b""
+    while True:
+        while len(data) >= HEAD.size:
+            end = HEAD.size + HEAD.unpack_from(data)[0]
+            if end == HEAD.size:
+                return
+            if len(data) < end:
+                break
+            frame, data = data[HEAD.size:end], data[end:]
+            yield frame
+        while not reaper.poll():
+            pass
+        more = tickets.read1(_CHUNK)  # never waits for more than there is
+        if not more:
+            return
+        data += more
 
 
 def _serve(ticket: Ticket) -> None:
     code = 1
     try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setpgid(0, 0)  # a plugin that signals its process group, as with os.kill(0, SIGTERM), must not end others
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -77,8 +99,10 @@ class ForkServerJob(ExecutorJob):
         """Joins the worker, and forks processes. Raises OSError."""
         refuse_threads()
         os.setsid()  # a daemon that ends sends SIGHUP to its process group
+        reaper = Reaper()
         with joined(ticket) as work, work.makefile("rb") as tickets:
-            fork_for_each(tickets)
+            fork_for_each(tickets, reaper)
+        reaper.await_all()  # Spark may use this process again
 
 
 class ForkServer(Launcher):

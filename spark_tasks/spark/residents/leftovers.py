@@ -2,8 +2,9 @@
 
 A process runs splits of one connector after another. Before the first split of another connector, timers are cancelled
 and processes killed. A thread that is still busy cannot be stopped, so the worker replaces the process; the same goes
-for one whose own processes were killed, as modules may still refer to them. What plugins have set up
-is the subject of set_up.py.
+for one whose own processes were killed, as modules may still refer to them, and for one with many more threads than at
+its start, even if all sleep: they occupy memory, and the system has a limit of them. Libraries that keep pools (Arrow,
+numba, OpenMP, a client of a database) have a few for each CPU. What plugins have set up is the subject of set_up.py.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spark_tasks.spark.residents.descendants import kill_descendants
+from spark_tasks.spark.residents.process_state import count_threads
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _KAFKA = "kafka-io-"  # the names of threads of Kafka's clients, which heeler keeps
 _MUCH_S = 0.1  # CPU time of other threads since the last time, after which they are looked at
+MANY = 50 + 8 * (os.cpu_count() or 1)  # threads more than at the start, of which pools of four libraries are half
 _LOOK_S = 0.002  # how long threads are watched
 _BUSY = 0.25  # the share of a CPU above which a thread still works
 
@@ -31,15 +34,16 @@ class Leftovers:
     def __init__(self) -> None:
         self._seen = set(threading.enumerate())  # the first ones, and those that were idle later
         self._used = _cpu_of_others()
+        self._count = _count()
 
     def end(self) -> bool:
-        """Stops timers and processes. Returns False if this process has to be ended: it has started others, or a timer
-        or a busy thread is left.
+        """Stops timers and processes. Returns False if this process has to be ended: it has started others, or a timer,
+        a busy thread or many threads are left.
         """
         for timer in _TIMERS:
             signal.setitimer(timer, 0)
         had_processes = kill_descendants(os.getpid())
-        return not had_processes and not self._still_runs()
+        return not had_processes and _count() - self._count <= MANY and not self._still_runs()
 
     def _still_runs(self) -> bool:
         """Whether a timer waits in a thread, or a thread uses the CPU. Only new threads, and those of a process whose
@@ -54,6 +58,12 @@ class Leftovers:
         self._seen.update(new)
         self._used = used
         return _is_busy()
+
+
+def _count() -> int:
+    """The threads of this process, those of C code included (on Linux), without those that heeler keeps."""
+    kept = sum(thread.name.startswith(_KAFKA) for thread in threading.enumerate())
+    return (count_threads() or threading.active_count()) - kept
 
 
 def _cpu_of_others() -> float:

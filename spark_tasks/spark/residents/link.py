@@ -26,6 +26,7 @@ from typing import Any, Self
 from spark_tasks.process.full_memory import end_first
 from spark_tasks.spark.executor import pickled_outcomes, refuse_second_attempt, run_split
 from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.forgotten import forgotten_children
 from spark_tasks.spark.residents.leftovers import Leftovers
 from spark_tasks.spark.residents.process_state import start_of
 from spark_tasks.spark.residents.wire import Ticket
@@ -83,8 +84,8 @@ def serve(ticket: Ticket) -> None:
                 if not leftovers.end():
                     wire.send(work, b"")  # the worker replaces this process
                     continue
-                stacks.renew()
                 split = split.removeprefix(wire.OTHER)
+            stacks.renew()
             if ticket.slow_s:
                 faulthandler.dump_traceback_later(ticket.slow_s, file=sys.stderr)
             try:
@@ -93,6 +94,7 @@ def serve(ticket: Ticket) -> None:
                 if ticket.slow_s:
                     faulthandler.cancel_dump_traceback_later()
             wire.send(work, answer, before=wire.before_answer(set_up.changes()))
+            forgotten_children.reap()
         if not leftovers.end() or set_up.changes(with_umask=True):
             os._exit(0)  # otherwise Spark would use it for jobs of other plugins
 

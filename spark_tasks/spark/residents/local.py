@@ -29,17 +29,23 @@ from typing import Any, Final, NoReturn, TextIO
 from typing_extensions import override
 
 from spark_tasks.process.pandas_import import defer_pandas
+from spark_tasks.process.unforked import keep_from_children
 from spark_tasks.spark.daemon import import_all, preload, refuse_threads
 from spark_tasks.spark.environment import ENVIRONMENT, inherited, python_path
 from spark_tasks.spark.process_output import log_as_the_worker, pump
+from spark_tasks.spark.residents.descendants import children
 from spark_tasks.spark.residents.fork_server import fork_for_each, framed
 from spark_tasks.spark.residents.process import Launcher
+from spark_tasks.spark.residents.process_state import start_of
+from spark_tasks.spark.residents.reaper import Reaper
 from spark_tasks.spark.residents.wire import Ticket
 
 JOIN_S = 60.0  # how long a process may take to join; on a busy machine its parent's imports take many seconds
 TITLE = "heeler executor processes"  # in the output of ps
 _SHARED = ("spark_tasks.sources.split", "spark_tasks.sinks.split")  # what both the worker and splits need
 _REAP_S = 1.0
+_END_S = 1.0
+_END_STEP_S = 0.01
 _INHERITED = 1024  # files that a shell or a service manager leaves open have lower numbers
 _HANDLERS: Final[Mapping[signal.Signals, Any]] = {  # Python's own, instead of the worker's
     signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
@@ -50,10 +56,11 @@ class ForkedParent:
     """A parent process that was forked: what this module uses of subprocess.Popen."""
 
     def __init__(self, pid: int, stdin: int, stdout: int) -> None:
-        self._pid = pid
+        self.pid = pid
         self._lock = threading.Lock()
         self._code: int | None = None
         self.stdin = os.fdopen(stdin, "wb")
+        keep_from_children(self.stdin)
         self.stdout = os.fdopen(stdout, "rb")
 
     def poll(self) -> int | None:
@@ -70,14 +77,14 @@ class ForkedParent:
         """Kills it unless it has ended."""
         with self._lock:
             if self._ended(os.WNOHANG) is None:
-                os.kill(self._pid, signal.SIGKILL)
+                os.kill(self.pid, signal.SIGKILL)
 
     def _ended(self, option: int) -> int | None:
         if self._code is None:
             try:
-                pid, status = os.waitpid(self._pid, option)
+                pid, status = os.waitpid(self.pid, option)
             except ChildProcessError:  # other code has waited for it, or the system does (SIGCHLD is ignored)
-                pid, status = self._pid, 0
+                pid, status = self.pid, 0
             self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
 
@@ -146,10 +153,10 @@ class LocalLauncher(Launcher):
 
 
 def _reap(parent: Parent) -> None:
-    """Waits for its end, and kills it if it takes long: it may hang in an import. Its processes go on without it."""
+    """Waits for its end, and kills it if it takes long though it has no processes: it may hang in an import."""
     deadline = time.monotonic() + JOIN_S
     while parent.poll() is None:
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline and not any(start_of(pid) for pid in children(parent.pid)):
             parent.kill()
         time.sleep(_REAP_S)
     _ENDING.remove(parent)
@@ -216,7 +223,10 @@ def end_parent() -> None:
 @atexit.register
 def _end_all() -> None:
     end_parent()
+    deadline = time.monotonic() + _END_S  # to end what its processes have left behind
     for parent in tuple(_ENDING):
+        while parent.poll() is None and time.monotonic() < deadline:
+            time.sleep(_END_STEP_S)
         parent.kill()
 
 
@@ -276,10 +286,13 @@ def _entitle() -> None:
 
 
 def _started(path: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 - our own command; Ctrl-C must only reach the worker
+    parent = subprocess.Popen(  # noqa: S603 - our own command; Ctrl-C must only reach the worker
         [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env=_environment(path), process_group=0,
     )
+    assert parent.stdin is not None  # noqa: S101 - a pipe was asked for
+    keep_from_children(parent.stdin)
+    return parent
 
 
 def serve() -> NoReturn:
@@ -288,9 +301,11 @@ def serve() -> NoReturn:
     log_as_the_worker()
     preload()
     refuse_threads()
-    fork_for_each(sys.stdin.buffer)
-    with suppress(ChildProcessError):
-        os.wait()  # for all of them, as SIGCHLD is ignored
+    reaper = Reaper()
+    reaper.end_with(os.getppid())
+    assert isinstance(sys.stdin.buffer, io.BufferedReader)  # noqa: S101 - what Python opens
+    fork_for_each(sys.stdin.buffer, reaper)
+    reaper.await_all()
     os._exit(0)  # nothing that was imported has to be closed
 
 

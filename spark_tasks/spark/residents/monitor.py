@@ -25,7 +25,7 @@ from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.process import Launcher, Resident
-from spark_tasks.spark.residents.process_state import cpu_use, is_suspended
+from spark_tasks.spark.residents.process_state import cpu_use, handles, is_suspended, why_silent
 from spark_tasks.spark.residents.settings import ExecutorSettings
 
 _logger = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class Monitor:
         for resident in found:
             task = "an idle executor process" if resident.item is None else f"a process of {resident.item.batch.task}"
             _logger.warning("Replacing %s, which is suspended (SIGSTOP)", task)
-        self._pool.processes.kill(found)
+        self._pool.processes.kill(found, "was suspended (SIGSTOP), and was ended")
 
     def _end_idle(self) -> None:
         """Ends those that nobody has used for long; and, if each is used now and then because each connector prefers
@@ -192,6 +192,9 @@ class Monitor:
         line = resident.line
         if line is None or not line.pid:
             return "The log of its Spark executor shows the stack", ""
+        silent = f"Its process {line.pid} writes no stack: "
+        if not handles(line.pid, STACK_SIGNAL):  # without a handler, the signal would kill it
+            return silent + why_silent(line.pid, STACK_SIGNAL), ""
         file = self._stacks / str(resident.number)
         try:
             before = file.stat().st_size
@@ -207,7 +210,7 @@ class Monitor:
                 break
             size = now
         if size == before:
-            return f"Its process {line.pid} writes no stack: it may be suspended", ""
+            return silent + why_silent(line.pid, STACK_SIGNAL), ""
         with file.open("rb") as found:
             found.seek(before)
             text = found.read(_MAX_STACK).decode(errors="replace")

@@ -20,6 +20,7 @@ from spark_tasks.spark.residents.binding import KEEP_S, Choice
 from spark_tasks.spark.residents.fairness import FairQueue
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident
 from spark_tasks.spark.residents.process_manager import ProcessManager
+from spark_tasks.spark.residents.process_state import ready_s
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.task import DeferredSplit
 
@@ -85,6 +86,13 @@ class Pool:
         batch = self.batches.get(future)
         return batch is not None and batch.begun
 
+    def ready_s(self, future: Future[list[Any]]) -> float:
+        """See Engine.ready_s."""
+        with self._lock:
+            lines = [r.line for r in self.processes.residents.values()
+                     if r.item is not None and r.item.batch.future is future]
+        return sum(ready_s(line.pid) for line in lines if line is not None and line.pid)
+
     def release(self, connector: str) -> None:
         """Keeps no processes for this connector any more: its tasks end, or are others from now on."""
         with self._lock:
@@ -106,8 +114,9 @@ class Pool:
 
     def _drop(self, batch: SplitBatch, why: Exception) -> None:
         """Kills or removes all splits of a batch. The caller holds the lock."""
-        if batch.lost is None or isinstance(batch.lost, ExecutorEndedError):
-            batch.lost = why  # if one process may still run, the retry has to wait for it
+        ended = isinstance(why, ExecutorEndedError)  # if one process may still run, the retry has to wait for it
+        if batch.lost is None or (isinstance(batch.lost, ExecutorEndedError) and not ended):
+            batch.lost = why
         residents = self.processes.residents.values()
         self.processes.kill([r for r in residents if r.item is not None and r.item.batch is batch])
         for item in self.queue.waiting(batch.task):

@@ -57,6 +57,7 @@ class Resident:
     exempt: bool = False  # its split does not count as running: it uses no CPU, or has been running for long
     new: bool = True  # it has not been idle yet
     removed: bool = False  # killed or asked to end, and removed from all lists
+    killed: str = ""  # what the worker has done to it, and why: follows after "the executor process"
     cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds
     suspended_at: float = 0.0  # when it was found to be suspended
     slow_at: float = 0.0  # when its split was last reported as slow

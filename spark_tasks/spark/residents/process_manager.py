@@ -21,6 +21,7 @@ from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.binding import Choice, best_for
+from spark_tasks.spark.residents.endings import ending
 from spark_tasks.spark.residents.fairness import Demand, connector_of
 from spark_tasks.spark.residents.launch_queue import LaunchQueue
 from spark_tasks.spark.residents.launchers import Launchers
@@ -236,17 +237,18 @@ class ProcessManager:
             try:
                 wire.send(line.work, payload, begun)
             except OSError:  # it ended while it was idle; a frame that was not sent completely is not run
-                if self._gone(resident, None):
+                if self._gone(resident, None, ending(line.pid, 0.0, "it was idle")):
                     self._returned(item)
                 break
             try:
                 answer = wire.receive(line.work, self._max_answer_bytes)
             except Exception as error:  # noqa: BLE001 - any end of the connection, or an invalid size
-                pending = self._gone(resident, item.batch.task)
+                how = resident.killed or ending(line.pid, ENDING_S, error)
+                pending = self._gone(resident, item.batch.task, how)
                 line.kill()  # it runs on if the plugin has only closed the connections
                 sure = bool(line.pid) and has_ended(line.pid, ENDING_S)
-                kind = ExecutorEndedError if sure else SparkLostError
-                lost = kind(f"the executor process of {item.batch.task} ended: {error}")
+                lost = (ExecutorEndedError if sure else SparkLostError)(
+                    f"the executor process of {item.batch.task} {how}")
                 if pending:
                     with self._lock:
                         afterwards = self._ended(item, lost)
@@ -276,8 +278,8 @@ class ProcessManager:
 
     def _replace(self, resident: Resident, item: Item) -> None:
         """The process has not begun the split, because of what another connector has left there."""
-        self._log.log(_logger, logging.WARNING, "Replacing an executor process: a thread or a timer that connector %s "
-                      "has left behind still runs in it", resident.connector)
+        self._log.log(_logger, logging.WARNING, "Replacing an executor process: a process, a timer, a busy thread or "
+                      "many threads that connector %s has left behind are still there", resident.connector)
         with self._lock:
             pending, resident.item = resident.item is item, None
             if not resident.removed:
@@ -313,7 +315,7 @@ class ProcessManager:
             resident.new = False
             self._changed()
 
-    def _gone(self, resident: Resident, task: str | None) -> bool:
+    def _gone(self, resident: Resident, task: str | None, how: str) -> bool:
         """The process has ended or is unreachable; its split may have done all, some or none of its work. Returns
         whether its owner still waits for that.
         """
@@ -322,15 +324,15 @@ class ProcessManager:
             expected, resident.removed, resident.item = resident.removed, True, None
             self.residents.pop(resident.number, None)
         if not expected:
-            _logger.warning("An executor process ended%s", f" while it ran a split of {task}" if task else "",
+            _logger.warning("An executor process%s %s", f" that ran a split of {task}" if task else "", how,
                             extra={"about": connector_of(task) if task else None})
             self._died()
         return pending
 
-    def kill(self, residents: Iterable[Resident]) -> None:
+    def kill(self, residents: Iterable[Resident], why: str = "was ended by the worker") -> None:
         """Kills processes and the splits that they run. The caller holds the lock."""
         for resident in residents:
-            resident.removed = True
+            resident.removed, resident.killed = True, resident.killed or why
             self.residents.pop(resident.number, None)
             if resident in self.idle:
                 self.idle.remove(resident)
@@ -352,7 +354,8 @@ class ProcessManager:
         """Finds idle processes that have ended. The caller holds the lock."""
         dead = [r for r in self.idle if r.line is not None and r.line.ended]
         if dead:
-            _logger.warning("Idle executor processes have ended unexpectedly: %d", len(dead))
+            _logger.warning("Idle executor processes have ended unexpectedly: one %s",
+                            ", one ".join(ending(r.line.pid, 0.0, "it was idle") for r in dead if r.line is not None))
             self.kill(dead)
             self._died()
 

@@ -71,20 +71,27 @@ def test_a_suspended_child_continues_and_can_be_killed(output):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_child_and_folder_are_removed_when_the_parent_is_killed(tmp_path, output, how):
-    folder = tmp_path / "data"
+    folder, forked = tmp_path / "data", tmp_path / "forked"
     folder.mkdir()
     program = (
-        "import sys, time; from pathlib import Path; from heeler.embedded_kafka.guard import GuardedProcess\n"
-        f"GuardedProcess(['sh', '-c', 'echo $$; exec sleep 60'], Path({str(output)!r}), Path({str(folder)!r}))\n"
+        "import os, sys, time; from pathlib import Path; from heeler.embedded_kafka.guard import GuardedProcess\n"
+        f"g = GuardedProcess(['sh', '-c', 'echo $$; exec sleep 60'], Path({str(output)!r}), Path({str(folder)!r}))\n"
+        f"child = os.fork() or time.sleep(60)  # it outlives this one\n"
+        f"Path({str(forked)!r}).write_text(f'{{child}}.')\n"
         "time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as parent:
         pid = child_pid(output)
+        other = wait_until(lambda: forked.exists() and forked.read_text().endswith(".") and forked.read_text()[:-1])
         assert folder.exists()
         os.kill(parent.pid, how)
-    wait_until(lambda: not psutil.pid_exists(pid), what="the child's end")
-    wait_until(lambda: not folder.exists(), what="the folder's removal")
-    wait_until(lambda: not guards_of(folder), what="the guard's end")
+    try:
+        wait_until(lambda: not psutil.pid_exists(pid), what="the child's end")
+        wait_until(lambda: not folder.exists(), what="the folder's removal")
+        wait_until(lambda: not guards_of(folder), what="the guard's end")
+        assert psutil.pid_exists(int(other))
+    finally:
+        os.kill(int(other), signal.SIGKILL)
 
 
 def test_a_child_whose_guarding_shell_is_killed_is_killed(output):

@@ -26,6 +26,8 @@ class Engine:
     def __init__(self) -> None:
         self.flights: list[tuple[str, Any, Future[list[Any]]]] = []
         self.declined = False
+        self.starved = False
+        self.slow_look_s = 0.0
         self.looks = 0
         self.stack: Exception | str = "in write"
         self.asked, self.answers = threading.Event(), threading.Event()
@@ -42,6 +44,10 @@ class Engine:
     def runs(self, batch: Future[list[Any]]) -> bool:
         self.looks += 1
         return batch.running() and not self.declined
+
+    def ready_s(self, _batch: Future[list[Any]]) -> float:
+        time.sleep(self.slow_look_s)
+        return time.monotonic() if self.starved else 0.0
 
     def where(self, _batch: Future[list[Any]]) -> str:
         self.asked.set()
@@ -269,6 +275,74 @@ def test_each_task_repeats_its_part_of_a_failed_split(rig: Rig, error: Exception
         assert type(loan.outcome) is kind
 
 
+def two_in_a_flight(rig: Rig) -> list[tuple[Task, Loan]]:
+    """Two tasks, whose records share a split."""
+    _, first = rig.lend("z-9", ["z"])
+    rig.shared.look([first])
+    rig.flights(1)
+    pair = [rig.lend("c-0", ["a"]), rig.lend("c-1", ["b"])]
+    rig.shared.look([loan for _, loan in pair])
+    rig.engine.end("Z")
+    rig.flights(2)
+    return pair
+
+
+def test_a_split_that_is_starved_is_not_cut_off_until_it_hangs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.1)
+    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
+    (task, _), _ = two_in_a_flight(rig)
+    rig.engine.starved = True
+    rig.engine.begin()
+    begun = time.monotonic()
+    wait_until(lambda: time.monotonic() - begun > 0.5 or task.woken.is_set())
+    assert not task.woken.is_set()
+    rig.engine.starved = False  # on the contrary: the figure falls, as that of another process
+    assert task.woken.wait(5)
+
+
+def test_time_in_which_this_process_did_not_run_does_not_count(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.5)
+    monkeypatch.setattr(shared_batches, "TICK_S", 0.01)
+    (task, _), _ = two_in_a_flight(rig)
+    rig.engine.slow_look_s = 0.3  # as if it had been suspended
+    rig.engine.begin()
+    wait_until(lambda: rig.engine.looks > 5 or task.woken.is_set())
+    assert not task.woken.is_set()
+    rig.engine.end("A", "B")
+    wait_until(lambda: task.collected == [["A"]])
+
+
+def test_a_task_alone_in_a_split_that_hangs_is_not_cut_off_but_others_go_on(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hang again, and its records be repeated for nothing."""
+    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
+    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
+    task, loan = rig.lend("c-0", ["a"], ["c"])
+    rig.shared.look([loan])
+    rig.flights(1)
+    rig.engine.begin()
+    hanging = rig.engine.flights[-1][2]
+    other, its_loan = rig.lend("c-1", ["b"], ["d"])
+    rig.shared.look([loan, its_loan])
+    rig.flights(2)
+    assert rig.engine.flights[1][1] == ("b",), "none of the task in flight"
+    rig.engine.end("B")
+    wait_until(lambda: other.collected == [["B"]])
+    rig.shared.look([its_loan])
+    rig.flights(3)
+    complete(hanging, [["A"]])
+    wait_until(lambda: task.collected == [["A"]])
+    rig.engine.end("D")
+    rig.flights(4)
+    assert rig.engine.flights[3][1] == ("c",), "its news were kept"
+    rig.engine.end("C")
+    wait_until(lambda: task.collected == [["A"], ["C"]])
+    assert rig.shared.take_back(loan, 5)
+    assert loan.outcome is None
+    assert not task.woken.is_set()
+
+
 @pytest.mark.parametrize("stack", ["in write", OSError("no such file")])
 def test_a_split_that_hangs_is_cut_off(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stack: Exception | str
@@ -276,13 +350,12 @@ def test_a_split_that_hangs_is_cut_off(
     monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
     rig.engine.stack = stack
-    task, loan = rig.lend("c-0", ["a"])
-    rig.shared.look([loan])
-    rig.flights(1)
+    pair = two_in_a_flight(rig)
     rig.engine.begin()
-    assert task.woken.wait(5)
-    assert rig.shared.take_back(loan, 5)
-    assert isinstance(loan.outcome, RetriableError)
+    for task, loan in pair:
+        assert task.woken.wait(5)
+        assert rig.shared.take_back(loan, 5)
+        assert isinstance(loan.outcome, RetriableError)
     [record] = [record for record in caplog.records if "was cancelled" in record.getMessage()]
     below = "in write" if stack == "in write" else ""
     assert (vars(record)["about"], vars(record)["below"]) == ("c", below)
@@ -305,9 +378,7 @@ def test_tasks_are_served_although_the_thread_could_not_be_started_at_first(
 def test_a_split_is_cut_off_although_no_thread_can_be_started(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    task, loan = rig.lend("c-0", ["a"])
-    rig.shared.look([loan])
-    rig.flights(1)
+    (task, loan), _ = two_in_a_flight(rig)
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -327,26 +398,25 @@ def test_other_tasks_do_not_wait_for_the_stack_of_a_split_that_is_cut_off(
     monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
     rig.engine.answers.clear()
-    task, loan = rig.lend("c-0", ["a"])
-    rig.shared.look([loan])
-    rig.flights(1)
+    (task, loan), (_, second) = two_in_a_flight(rig)
     rig.engine.begin()
     hanging = rig.engine.flights[-1][2]
     assert rig.engine.asked.wait(5)
     other, other_loan = rig.lend("d-0", ["b"], key="other")
     rig.shared.look([other_loan])
-    rig.flights(2)
+    rig.flights(3)
     rig.engine.end("B")
     wait_until(lambda: other.collected == [["B"]])
     assert not hanging.done()
     if ends:
-        complete(hanging, [["A"]])
+        complete(hanging, [["A", "A"]])
     rig.engine.answers.set()
     if ends:
         wait_until(lambda: task.collected == [["A"]])
     else:
         assert task.woken.wait(5)
     assert rig.shared.take_back(loan, 5)
+    assert rig.shared.take_back(second, 5)
     wait_until(lambda: not any(thread.name == "cut-off" for thread in threading.enumerate()))
     assert ("was cancelled" in caplog.text) is not ends
 
@@ -356,14 +426,13 @@ def test_a_split_that_waits_again_because_a_process_has_declined_it_is_not_cut_o
 ) -> None:
     monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.0)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
-    task, loan = rig.lend("c-0", ["a"])
     rig.engine.declined = True
-    rig.shared.look([loan])
-    rig.flights(1)
+    (task, loan), _ = two_in_a_flight(rig)
     rig.engine.begin()
-    wait_until(lambda: rig.engine.looks > 3 or task.woken.is_set())
+    before = rig.engine.looks
+    wait_until(lambda: rig.engine.looks > before + 3 or task.woken.is_set())
     assert not task.woken.is_set()
-    rig.engine.end("A")
+    rig.engine.end("A", "B")
     wait_until(lambda: task.collected)
     assert rig.shared.take_back(loan, 5)
     assert loan.outcome is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import subprocess
 import sys
@@ -58,8 +60,20 @@ def test_a_suspended_process_is_reported_without_a_stack(
 ) -> None:
     monkeypatch.setattr("spark_tasks.spark.stacks.STACK_S", 0.1)
     hanging.send_signal(signal.SIGSTOP)
-    assert "may be suspended" in (describe_stacks(tmp_path, "batch-8") or "")
+    assert "it is suspended (SIGSTOP)" in (describe_stacks(tmp_path, "batch-8") or "")
     hanging.send_signal(signal.SIGCONT)
+
+
+def test_a_process_without_a_handler_gets_no_signal(hanging: subprocess.Popen[str], tmp_path: Path) -> None:
+    """It would end it."""
+    (tmp_path / f"batch-9.{os.getpid()}").touch()
+    with (tmp_path / f"batch-9.{os.getpid()}").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        before = signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+        try:
+            assert "has removed the handler of SIGUSR2" in (describe_stacks(tmp_path, "batch-9") or "")
+        finally:
+            signal.signal(signal.SIGUSR2, before)
 
 
 def test_the_files_of_a_killed_process_are_removed(hanging: subprocess.Popen[str], tmp_path: Path) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.transforms.cast import Cast
 from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows
 from spark_tasks.pipeline.transforms.extract_field import ExtractField
 from spark_tasks.pipeline.transforms.header_from import HeaderFrom
 from spark_tasks.pipeline.transforms.value_to_key import ValueToKey
-from tests.rigs.chains import chain, rows, sink
+from tests.rigs.chains import SCHEMALESS, chain, rows, sink
 
 SIZE = 2048
 CHAINS = [
@@ -84,6 +87,24 @@ def test_few_records_beside_one_of_another_type_are_changed_one_by_one(one_by_on
     assert [value["id"] for _, value, _ in found] == list(range(SIZE))
     alone = {row: outcome(step, [records[row]])[0] for row in (0, 776, 777, 778, 1299, 1300, 1999)}
     assert {row: found[row] for row in alone} == alone
+
+
+def test_a_member_that_is_no_json_is_not_the_error_of_another_record():
+    """As a plugin's transform may leave it. The error named a record by the place of the text in a part of them."""
+    records = [record(number) for number in range(SIZE)]
+    records[777] = record(777, amount="12")
+    (batch,) = sink(SCHEMALESS, [json.dumps(one).encode() for one in records])
+    place = batch.schema.get_field_index("value")
+    field, value = batch.schema.field(place), batch.column(place)
+    texts = value.field("amount").to_pylist()
+    texts[1900] = "{no json"
+    children = [pa.array(texts) if one.name == "amount" else value.field(one.name) for one in field.type]
+    broken = batch.set_column(place, field, pa.StructArray.from_arrays(children, fields=list(field.type)))
+    cast = Cast()
+    cast.configure({"spec": "amount:string"})
+    with pytest.raises(DataError, match="not valid") as caught:
+        cast.apply(broken)
+    assert not isinstance(caught.value, BadRowError), "the chain looks for the record"
 
 
 def with_rare_members(number):

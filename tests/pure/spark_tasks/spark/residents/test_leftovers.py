@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
 import subprocess
+import sys
 import threading
 
-from spark_tasks.spark.residents.leftovers import Leftovers
+import pytest
+
+from spark_tasks.spark.residents.leftovers import MANY, Leftovers
 from spark_tasks.spark.residents.process_state import start_of
 from tests.rigs.support import wait_until
 
@@ -26,6 +30,47 @@ def test_a_timer_in_a_thread_ends_the_process() -> None:
     timer.cancel()
     timer.join()
     assert leftovers.end()
+
+
+@pytest.mark.parametrize(("count", "kept"), [(40, True), (MANY + 1, False)])
+def test_many_threads_end_the_process_even_if_they_sleep(count: int, kept: bool) -> None:
+    leftovers, stop = Leftovers(), threading.Event()
+    threads = [threading.Thread(target=stop.wait) for _ in range(count)]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(2):
+            assert leftovers.end() == kept
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert leftovers.end()
+
+
+def wait_for(lock: _thread.LockType) -> None:
+    with lock:
+        pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_threads_of_c_code_count_too_and_those_of_kafka_clients_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_tasks.spark.residents.leftovers.MANY", 3)
+    leftovers, stop = Leftovers(), threading.Event()
+    kept = [threading.Thread(target=stop.wait, name=f"kafka-io-{n}") for n in range(5)]
+    try:
+        for thread in kept:
+            thread.start()
+        assert leftovers.end()
+        lock = _thread.allocate_lock()
+        with lock:
+            for _ in range(4):  # `threading` does not know them, as those of libraries
+                _thread.start_new_thread(wait_for, (lock,))
+            assert not leftovers.end()
+    finally:
+        stop.set()
+        for thread in kept:
+            thread.join()
 
 
 def test_processes_are_killed_and_end_the_process() -> None:

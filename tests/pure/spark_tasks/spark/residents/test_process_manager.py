@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import socket
@@ -17,7 +18,9 @@ import pytest
 from spark_tasks.errors import DataError
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.residents import binding, process_manager
+from spark_tasks.spark.residents.monitor import Monitor
 from spark_tasks.spark.residents.process import Resident
+from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.task import DeferredSplit
 from tests.rigs.executors import (
     MAX_PROCESSES,
@@ -35,9 +38,12 @@ from tests.rigs.executors import (
 from tests.rigs.splits import (
     Answer,
     CloseDescriptors,
+    EndProcess,
     ForgetAlarm,
+    HangWithSignal,
     ImportModule,
     ImportUsual,
+    KillWorker,
     LeaveBehind,
     OomScore,
 )
@@ -274,9 +280,59 @@ def test_a_process_whose_plugin_has_closed_its_connections_is_killed(
     real: Rig, processes: Processes
 ) -> None:
     """Otherwise it would run on, beside the repeated batch, and outlive the worker."""
-    with pytest.raises(ExecutorEndedError):
+    with pytest.raises(ExecutorEndedError, match="has lost its connection to the worker, which a plugin may have clos"):
         real.submit("a-0", CloseDescriptors()).result(30)
     wait_until(lambda: -signal.SIGKILL in [process.poll() for process in processes.started])
+
+
+@pytest.mark.integration  # processes of their own
+@pytest.mark.parametrize(("split", "how"), [
+    (EndProcess("exit"), "ended with exit code 0"),
+    (EndProcess("abort"), r"was killed by signal 6 \(SIGABRT\): native code has given up"),
+    (KillWorker(), r"was killed by signal 9 \(SIGKILL\): perhaps the system had too little memory"),
+])
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_the_error_and_the_log_say_how_a_process_has_ended(
+    real: Rig, split: Any, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ExecutorEndedError, match=f"^the executor process of a-0 {how}"):
+        real.submit("a-0", Answer(1, 20.0), split).result(30)  # the other one is ended by the worker
+    assert re.search(f"An executor process that ran a split of a-0 {how}", caplog.text)
+
+
+@pytest.mark.integration  # processes of their own
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.parametrize(("action", "why"), [("SIG_IGN", "ignores"), ("SIG_DFL", "has removed the handler of")])
+def test_a_process_that_does_not_handle_the_signal_for_stacks_is_not_called_suspended(
+    real: Rig, action: str, why: str
+) -> None:
+    batch = real.submit("a-0", HangWithSignal(action))
+    monitor = Monitor(real.pool, ExecutorSettings(MAX_PROCESSES, RUNNING), real.lock, real.listener.folder,
+                      lambda: None, lambda _task, _text: None)
+    try:
+        where = wait_until(lambda: (text := monitor.where(batch)) and "writes no stack" in text and text)
+        assert where.endswith(f"writes no stack: a plugin {why} SIGUSR2, the signal that asks for it")
+        assert not batch.done(), "the signal would have killed it"
+    finally:
+        monitor.close()
+        real.pool.cancel(batch)
+
+
+@pytest.mark.integration  # processes of their own
+@pytest.mark.parametrize("action", ["SIG_IGN", "SIG_DFL"])
+def test_the_signal_for_stacks_is_handled_again_in_the_next_split(
+    real: Rig, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    monkeypatch.setattr(real.processes, "grow", lambda _wanted: None)  # it stays the only process
+    assert real.submit("a-0", HangWithSignal(action, seconds=0)).result(30) == [None]
+    stuck = real.submit("a-0", Answer(1, 60.0))
+    monitor = Monitor(real.pool, ExecutorSettings(MAX_PROCESSES, RUNNING), real.lock, real.listener.folder,
+                      lambda: None, lambda _task, _text: None)
+    try:
+        wait_until(lambda: "in run" in (monitor.where(stuck) or ""))
+    finally:
+        monitor.close()
+        real.pool.cancel(stuck)
 
 
 WORKER = """
@@ -556,7 +612,7 @@ def test_the_kernel_ends_an_executor_process_before_the_worker(real: Rig) -> Non
 
 
 @pytest.mark.integration  # processes of their own
-@pytest.mark.parametrize("kind", ["loop", "timer"])
+@pytest.mark.parametrize("kind", ["loop", "timer", "threads"])
 def test_a_process_in_which_a_plugin_still_runs_is_replaced_for_other_connectors(
     kind: str, real: Rig, processes: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:

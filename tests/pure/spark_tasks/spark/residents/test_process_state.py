@@ -13,7 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from spark_tasks.spark.residents.process_state import cpu_use, has_ended, is_suspended, start_of
+from spark_tasks.spark.residents.process_state import (
+    cpu_use,
+    exit_code,
+    handles,
+    has_ended,
+    is_suspended,
+    ready_s,
+    start_of,
+    why_silent,
+)
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say")
@@ -39,6 +48,61 @@ def test_a_process_runs_as_long_as_one_of_its_threads() -> None:
         assert not has_ended(process.pid, 0.05)
         process.kill()
         assert has_ended(process.pid, 20)
+
+
+def test_waiting_for_a_cpu_is_told_from_sleeping() -> None:
+    """Two loops share a CPU here, and a third process sleeps on it."""
+    here = f"import os, time; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}}); print(flush=True)\n"
+    programs = ["while True: pass", "while True: pass", "time.sleep(60)"]
+    processes = [subprocess.Popen([sys.executable, "-c", here + one], stdout=subprocess.PIPE) for one in programs]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            process.stdout.readline()
+        wait_until(lambda: is_sleeping(processes[2].pid))
+        before = [ready_s(process.pid) for process in processes]
+        wait_until(lambda: ready_s(processes[0].pid) - before[0] > 0.2)
+        assert ready_s(processes[2].pid) - before[2] < 0.1
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert ready_s(processes[0].pid) == 0.0
+
+
+def is_sleeping(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def test_it_is_told_how_a_process_has_ended_until_it_is_waited_for() -> None:
+    for command, code in (("exit 3", 3), ("kill -SEGV $$", -signal.SIGSEGV)):
+        with subprocess.Popen(["sh", "-c", command]) as process:
+            assert has_ended(process.pid, 20)
+            assert exit_code(process.pid) == code
+        assert exit_code(process.pid) is None
+    assert exit_code(os.getpid()) is None
+
+
+@pytest.mark.parametrize(("prepare", "why"), [
+    ("signal.signal(signal.SIGUSR2, signal.SIG_IGN)", "a plugin ignores SIGUSR2"),
+    ("signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})", "a plugin has blocked SIGUSR2"),
+    ("", "a plugin has removed the handler of SIGUSR2"),
+    ("signal.signal(signal.SIGUSR2, print)", "or a plugin has replaced the handler of SIGUSR2"),
+])
+def test_it_is_told_why_a_process_does_not_react_to_a_signal(prepare: str, why: str) -> None:
+    program = f"import signal, time\n{prepare}\nprint(flush=True)\ntime.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            assert handles(process.pid, signal.SIGUSR2) == ("print)" in prepare)
+            assert why in why_silent(process.pid, signal.SIGUSR2)
+            process.send_signal(signal.SIGSTOP)
+            wait_until(lambda: is_suspended(process.pid))
+            assert why_silent(process.pid, signal.SIGUSR2) == "it is suspended (SIGSTOP)"
+        finally:
+            process.kill()
+    assert why_silent(process.pid, signal.SIGUSR2) == "it has ended"
 
 
 @contextmanager

@@ -1,0 +1,181 @@
+"""The parent of executor processes: forks them, and kills the processes that each of them leaves behind when it ends.
+
+A plugin may start processes, in sessions of their own or as daemons, and its executor process may end without a chance
+to end them: a crash, os._exit, the kernel when memory is full, kill -9. So every process that is forked here adopts the
+orphans among its descendants (PR_SET_CHILD_SUBREAPER), and this one does, too: when an executor process ends, all that
+it had arrives here as children that were not forked here, and nothing arrives earlier. ADR 0053.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import Final
+
+from spark_tasks.spark.residents.descendants import children
+from spark_tasks.spark.residents.process_state import group_and_session
+
+_PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
+_prctl: Final = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
+KEPT_S: Final = 2.0  # how long the worker may read how a process has ended: until then it is a zombie
+
+
+class Reaper:
+    """A parent process without threads. It has to wait for its input with `poll`, an object as select.poll makes them,
+    and to fork with `fork`. On other systems than Linux, that is all it does.
+    """
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._forked: set[int] = set()
+        self._ended: dict[int, float] = {}  # those that were forked, have ended, and can still be read; and since when
+        self._handles: dict[int, int] = {}  # pidfds, by process
+        self._servers: set[int] = set()  # those that had a session of their own and have ended
+        self._master = -1
+        self._adopts = hasattr(os, "pidfd_open") and _adopt_orphans()
+        self.attend()
+
+    def attend(self) -> None:
+        """Has the system keep processes that have ended, if this one looks after them."""
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL if self._adopts else signal.SIG_IGN)
+
+    def end_with(self, pid: int) -> None:
+        """Kills all processes when this one ends."""
+        if self._adopts:
+            with suppress(OSError):  # it has ended: so has this process's input
+                self._master = os.pidfd_open(pid)
+                self._poll.register(self._master, select.POLLIN)
+
+    def fork(self) -> int:
+        """As os.fork."""
+        pid = os.fork()
+        if pid:
+            self._forked.add(pid)
+            self._watch(pid)
+        else:
+            self._let_go()
+        return pid
+
+    def _let_go(self) -> None:
+        for handle in (*self._handles.values(), self._master):
+            with suppress(OSError):
+                os.close(handle)
+        self._forked, self._ended, self._handles, self._master = set(), {}, {}, -1
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if self._adopts:
+            _adopt_orphans()
+
+    def register(self, file: int, events: int) -> None:
+        """As select.poll's."""
+        self._poll.register(file, events)
+
+    def unregister(self, file: int) -> None:
+        """As select.poll's."""
+        self._poll.unregister(file)
+
+    def poll(self, timeout_ms: float | None = None) -> list[tuple[int, int]]:
+        """As select.poll's, but it may return earlier with nothing."""
+        if not self._adopts:
+            return self._poll.poll(timeout_ms)
+        if self._ended or self._forked - self._handles.keys():  # something is due, or not watched
+            timeout_ms = min(KEPT_S * 1000, KEPT_S * 1000 if timeout_ms is None else timeout_ms)
+        ready = self._poll.poll(timeout_ms)
+        if any(file == self._master for file, _ in ready):
+            self.kill()
+            self._poll.unregister(self._master)
+        own = {self._master, *self._handles.values()}
+        self._look()
+        return [(file, event) for file, event in ready if file not in own]
+
+    def await_all(self, within_s: float | None = None) -> bool:
+        """Waits for the end of the processes in this one's session and of all that they leave behind. Returns False if
+        it takes longer.
+        """
+        if not self._adopts:
+            with suppress(ChildProcessError):
+                os.wait()  # for all of them, as SIGCHLD is ignored
+            return True
+        deadline = None if within_s is None else time.monotonic() + within_s
+        while self._in_session() or self._look():  # in this order: the last one may end meanwhile
+            left = None if deadline is None else 1000 * (deadline - time.monotonic())
+            if left is not None and left <= 0:
+                return False
+            self.poll(left)
+        return True
+
+    def kill(self) -> None:
+        """Kills the processes in this one's session."""
+        for pid in self._in_session():
+            os.kill(pid, signal.SIGKILL)
+
+    def _in_session(self) -> list[int]:
+        return [pid for pid in self._forked if not _has_ended(pid) and os.getsid(pid) == os.getsid(0)]
+
+    def _look(self) -> bool:
+        """Kills what processes have left behind. Returns whether some of that has not ended yet."""
+        now, found = time.monotonic(), tuple(children(os.getpid()))  # before the others: those may end meanwhile
+        for pid in [pid for pid in self._forked if _has_ended(pid)]:
+            self._forked.discard(pid)
+            self._ended[pid] = now
+            self._forget(pid)
+            if group_and_session(pid)[1] == pid:
+                self._servers.add(pid)
+        for pid in [pid for pid, at in self._ended.items() if now - at > KEPT_S]:
+            _reap(pid)
+            del self._ended[pid]
+        orphans = [pid for pid in found if pid not in self._forked | self._ended.keys()]
+        return any([self._goes_on(pid) for pid in orphans])  # noqa: C419 - for each of them
+
+    def _goes_on(self, pid: int) -> bool:
+        """Kills a process that was not forked here, unless a fork server has left it: that is an executor process.
+        Returns whether it was killed and has not ended yet.
+        """
+        if _has_ended(pid):
+            self._forget(pid)
+            _reap(pid)
+            return False
+        group, session = group_and_session(pid)
+        if session in self._servers and group == pid:
+            self._forked.add(pid)
+        else:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except PermissionError:  # it has become another user's
+                return False
+        self._watch(pid)
+        return pid not in self._forked
+
+    def _watch(self, pid: int) -> None:
+        """Has `poll` return when the process ends."""
+        if self._adopts and pid not in self._handles:
+            with suppress(OSError):  # too many open files: it is noticed later
+                handle = self._handles[pid] = os.pidfd_open(pid)
+                self._poll.register(handle, select.POLLIN)
+
+    def _forget(self, pid: int) -> None:
+        handle = self._handles.pop(pid, None)
+        if handle is not None:
+            self._poll.unregister(handle)
+            os.close(handle)
+
+
+def _adopt_orphans() -> bool:
+    """From now on, orphans among the descendants of this process become its children. Returns whether that is so."""
+    return _prctl is not None and _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def _reap(pid: int) -> None:
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

@@ -1,0 +1,117 @@
+"""Nothing that a plugin has started in an executor process goes on without it, or without the worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from spark_tasks.spark.context import ExecutorEndedError
+from spark_tasks.spark.environment import python_path
+from spark_tasks.spark.residents.engine import ResidentEngine
+from spark_tasks.spark.residents.settings import ExecutorSettings
+from tests.rigs.splits import Answer, LeaveProcesses
+from tests.rigs.support import wait_until
+from tests.rigs.workers import wait_gone
+
+pytestmark = pytest.mark.integration
+
+START_S = 120.0
+SETTINGS = ExecutorSettings(max_processes=4, running=4, spark_delay_s=600.0)
+
+# A worker, as far as its executor processes notice: splits run in them, and hang.
+WORKER = """
+import os, sys, time
+from pathlib import Path
+from spark_tasks.spark.environment import keep_environment
+from spark_tasks.spark.residents.engine import ResidentEngine
+from spark_tasks.spark.residents.local import fork_parent, serve
+from spark_tasks.spark.residents.settings import ExecutorSettings
+from tests.rigs.splits import LeaveProcesses
+from tests.rigs.support import wait_until
+
+keep_environment()
+if "forked" in sys.argv and fork_parent():
+    serve()
+delay = 0.0 if "spark" in sys.argv else 600.0
+engine = ResidentEngine({}, ExecutorSettings(max_processes=4, running=4, spark_delay_s=delay))
+engine.start()
+if "spark" in sys.argv:
+    engine.await_spark()
+engine.submit("a-0", [LeaveProcesses(sys.argv[1], "hang")])
+wait_until(Path(sys.argv[1]).exists, 120)
+if not (forked := os.fork()):  # a plugin does this in the worker
+    time.sleep(600)
+Path(sys.argv[3]).write_text(f"{forked}\\n")
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[[], list[psutil.Process]]]:
+    """What a LeaveProcesses has started, and its process, which is the first one. Whatever is left is killed."""
+    found: list[psutil.Process] = []
+
+    def processes() -> list[psutil.Process]:
+        file = tmp_path / "pids"
+        text = wait_until(lambda: file.exists() and file.read_text().endswith("\n") and file.read_text(), START_S)
+        found.extend(psutil.Process(int(pid)) for pid in text.split() if psutil.pid_exists(int(pid)))
+        return found
+
+    yield processes
+    for process in found:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+@pytest.mark.parametrize("how", ["exit", "SIGSEGV", "SIGKILL"])
+def test_they_end_with_their_executor_process(
+    tmp_path: Path, started: Callable[[], list[psutil.Process]], how: str
+) -> None:
+    engine = ResidentEngine({}, SETTINGS)
+    engine.start()
+    try:
+        with pytest.raises(ExecutorEndedError):
+            engine.submit("a-0", [LeaveProcesses(str(tmp_path / "pids"), how)]).result(START_S)
+        wait_gone(started())
+        assert engine.submit("a-0", [Answer(1)]).result(START_S) == [1]
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("parent", ["program", "forked", "spark"])
+def test_they_end_with_the_worker_however_that_ends(
+    tmp_path: Path, started: Callable[[], list[psutil.Process]], parent: str
+) -> None:
+    """Also if the plugin has closed all descriptors and holds the interpreter, so that its process notices nothing, and
+    although a process that was forked by a plugin in the worker outlives it.
+    """
+    forked = tmp_path / "forked"
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path / "pids"), parent, str(forked)], cwd=tmp_path,
+                              env={**os.environ, "PYTHONPATH": python_path()})
+    with worker:
+        try:
+            processes = started()
+            assert all(one.is_running() for one in processes[1:])
+            above = processes[0].parents()
+            parents = above[:[one.pid for one in above].index(worker.pid)] if worker.pid in map(pid, above) else []
+            other = wait_until(lambda: forked.exists() and forked.read_text().endswith("\n") and forked.read_text())
+            worker.kill()
+            worker.wait()
+            wait_gone([*processes, *parents])
+            os.kill(int(other), 0)
+        finally:
+            worker.kill()
+            with suppress(ProcessLookupError, ValueError):
+                os.kill(int(forked.read_text() if forked.exists() else ""), signal.SIGKILL)
+
+
+def pid(process: psutil.Process) -> int:
+    return process.pid

@@ -1,0 +1,119 @@
+"""What a forked process leaves behind ends when it does, however it ends, and not before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.rigs.support import wait_until
+from tests.rigs.workers import wait_gone
+
+# Forks a process that starts others: a child, one in a session of its own, one that is a daemon at once, and one that
+# was forked. It ends itself when it is told to. The parent ends with the end of its input, and waits for what is left.
+PARENT = """
+import os, select, signal, subprocess, sys, time
+from pathlib import Path
+from spark_tasks.spark.residents.reaper import Reaper
+
+def fork_server():
+    os.setsid()
+    reaper = Reaper()
+    one = reaper.fork()
+    if not one:
+        os.setpgid(0, 0)
+        time.sleep(600)
+    tell(one)
+    time.sleep(600)
+
+def executor():
+    daemon = subprocess.check_output("setsid sleep 600 >/dev/null 2>&1 & echo $!", shell=True, text=True)
+    forked = os.fork()
+    if not forked:
+        time.sleep(600)
+    tell(subprocess.Popen(["sleep", "600"]).pid, subprocess.Popen(["sleep", "600"], start_new_session=True).pid,
+         daemon, forked)
+    signal.sigwait({signal.SIGUSR1})
+    os._exit(3)
+
+def tell(*pids):
+    Path(sys.argv[2]).write_text(" ".join(map(str, [os.getpid(), *map(int, pids)])) + "\\n")
+
+reaper = Reaper()
+reaper.end_with(int(sys.argv[3]))
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+if not reaper.fork():
+    globals()[sys.argv[1]]()
+    os._exit(0)
+reaper.register(0, select.POLLIN)
+while not reaper.poll():
+    pass
+os._exit(not reaper.await_all(20))
+"""
+
+
+@contextmanager
+def started(
+    what: str, folder: Path, master: int | None = None
+) -> Iterator[tuple[psutil.Process, list[psutil.Process]]]:
+    """The parent, and the process that it has forked with those below it."""
+    told = folder / "told"
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, what, str(told), str(master or os.getpid())],
+                              stdin=subprocess.PIPE)
+    found: list[psutil.Process] = []
+    with parent:
+        try:
+            pids = wait_until(lambda: told.exists() and told.read_text().endswith("\n") and told.read_text().split())
+            found = [psutil.Process(int(pid)) for pid in pids]
+            yield psutil.Process(parent.pid), found
+            assert parent.stdin is not None
+            parent.stdin.close()
+            assert parent.wait(30) == 0
+        finally:
+            for process in (parent, *found):
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+
+def alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("how", [signal.SIGUSR1, signal.SIGSEGV, signal.SIGKILL])
+def test_processes_end_with_the_one_that_has_started_them(tmp_path: Path, how: signal.Signals) -> None:
+    with started("executor", tmp_path) as (parent, (executor, *below)):
+        assert all(map(alive, below)), "also the daemon: it goes on as long as its executor process does"
+        executor.send_signal(how)
+        wait_gone(below)
+        assert alive(parent)
+
+
+def test_all_end_when_the_master_does(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as master, started("executor", tmp_path, master.pid) as (_, processes):
+        master.kill()
+        wait_gone(processes)
+
+
+def test_executor_processes_of_a_fork_server_outlive_it(tmp_path: Path) -> None:
+    with started("fork_server", tmp_path) as (parent, (server, executor)):
+        server.kill()
+        wait_until(lambda: executor.parent() == parent)
+        wait_until(lambda: not server.is_running(), what="the parent has looked at what is left")
+        assert alive(executor)
+        executor.kill()
+        wait_gone([executor])
+
+
+def test_a_process_that_has_ended_can_be_read_for_a_while(tmp_path: Path) -> None:
+    with started("executor", tmp_path) as (_, (executor, *below)):
+        executor.send_signal(signal.SIGUSR1)
+        wait_gone(below)
+        assert executor.status() == psutil.STATUS_ZOMBIE
+        wait_until(lambda: not executor.is_running())
