@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import kafka
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -194,14 +193,10 @@ CONFINED = {
     "urllib3": ("spark_tasks/process/worker_requests.py", "heeler/cli/cluster/session.py"),
     "http.client": (),
     "apispec": ("rest/openapi/document.py",),
+    "kafka": ("spark_tasks/kafka",),  # its errors are translated at the edge of the room
     "confluent_kafka": ("spark_tasks/registry/client.py", "spark_tasks/registry/warm.py"),
     "prometheus_client": ("heeler/worker/metrics/registry.py",),
 }
-
-# What kafka-python documents. Everything else in it is private, and stands in one room.
-KAFKA_DOCUMENTED = {"kafka", "kafka.admin", "kafka.errors", "kafka.structs"}
-KAFKA_ROOM = "spark_tasks.kafka"
-KAFKA_VALUES = ("kafka.errors", "kafka.structs")  # documented classes that have no private parts
 
 # Pure: values in, values out, and lines of the log (records that are skipped, members without work), in themselves and
 # in all of ours that they import. Time, chance, threads, files, sockets and settings come in as values.
@@ -336,50 +331,6 @@ def test_libraries_are_used_only_in_their_rooms():
     assert wrong == []
 
 
-def is_documented(name: str) -> bool:
-    """Whether kafka-python documents this module, or the module that this name is imported from."""
-    parent, _, last = name.rpartition(".")
-    path = Path(kafka.__file__).parents[1] / name.replace(".", "/")
-    is_module = path.is_dir() or path.with_suffix(".py").exists()
-    return name in KAFKA_DOCUMENTED or (parent in KAFKA_DOCUMENTED and not is_module and not last.startswith("_"))
-
-
-@cache
-def origins(file: Path) -> dict[str, str]:
-    """The full name of everything that a file imports, by the name that it has there."""
-    found: dict[str, str] = {}
-    for node in nodes(file):
-        if isinstance(node, ast.Import):
-            found |= {alias.asname or alias.name.partition(".")[0]:
-                      alias.name if alias.asname else alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
-def private_kafka(file: Path) -> list[str]:
-    """Which private parts of kafka-python a file uses: modules, base classes, and attributes of its objects."""
-    used = {name for name in imports(file) if within(name, ("kafka",))}
-    if not used:
-        return []
-    found = [name for name in used if not is_documented(name)]
-    named = origins(file)
-    for node in nodes(file):
-        if isinstance(node, ast.ClassDef):  # a subclass shares the private names of its base
-            bases = [f"{named.get(base.partition('.')[0], base)}{base.partition('.')[1]}{base.partition('.')[2]}"
-                     for base in map(ast.unparse, node.bases)]
-            found += [base for base in bases if within(base, ("kafka",)) and not within(base, KAFKA_VALUES)]
-        elif isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr):
-            owner = ast.unparse(node.value)
-            found += [f"{owner}.{node.attr}"] if owner not in ("self", "cls") else []
-    return found
-
-
-def test_private_parts_of_kafka_python_are_used_in_one_room():
-    outside = {str(f): private_kafka(f) for name, f in MODULES.items() if room(name) != KAFKA_ROOM}
-    assert {file: found for file, found in outside.items() if found} == {}
-
-
 def test_the_workers_group_uses_only_what_its_member_declares():
     """GroupCoordinator is a subclass of the Kafka room's GroupMember; what that inherits is kafka-python's own."""
     member, coordinator, driver = (
@@ -398,14 +349,8 @@ def test_the_workers_group_uses_only_what_its_member_declares():
     assert used - declared == set()
 
 
-def test_actors_and_tasks_get_the_errors_of_kafka_python_translated():
-    """Only the worker's internal topics use the library themselves."""
-    rooms = {room(name) for name, file in MODULES.items() if any(within(m, ("kafka",)) for m in imports(file))}
-    assert {name for name in rooms if within(name, ("actors", "spark_tasks", "rest"))} == {KAFKA_ROOM}
-
-
 def in_places(file: Path, places: tuple[str, ...]) -> bool:
-    return any(str(file) == place or file.parts[0] == place for place in places)
+    return any(f"{file}/".startswith(f"{place}/") for place in places)
 
 
 def reach(file: Path) -> set[Path]:
