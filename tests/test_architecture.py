@@ -80,7 +80,7 @@ ROOMS = {
         "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.sinks": (
-        "spark_tasks.arrays", "spark_tasks.data", "spark_tasks.dead_letters", "spark_tasks.kafka",
+        "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.dead_letters", "spark_tasks.kafka",
         "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.spark", "spark_tasks.task",
         "spark_tasks.tasks",
     ),

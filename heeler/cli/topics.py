@@ -75,8 +75,8 @@ def broker_properties(bootstrap_servers: str | None, worker_config: Path | None)
     if worker_config is None:
         return {"bootstrap.servers": bootstrap_servers or DEFAULT_SERVERS}
     from heeler.worker.config import load_worker_config
+    from spark_tasks.config.record_limit import MAX_RECORD_KEY
     from spark_tasks.kafka.client_properties import client_properties
-    from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
 
     overrides = () if bootstrap_servers is None else (f"bootstrap.servers={bootstrap_servers}",)
     worker = load_worker_config(worker_config, overrides, os.environ, needed=("bootstrap.servers",))
@@ -104,9 +104,9 @@ def asking_kafka() -> Iterator[None]:
 
 class _Reader:
     def __init__(self, topic: str, properties: dict[str, str]) -> None:
+        from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
         from spark_tasks.kafka.client_config import client_settings
         from spark_tasks.kafka.cluster import KafkaCluster
-        from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
 
         logging.getLogger("kafka").addHandler(logging.NullHandler())  # the command prints one message with the reason
         self._topic = topic

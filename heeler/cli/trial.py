@@ -135,10 +135,10 @@ def _from_file(file: Path, config: Mapping[str, str]) -> Iterator[Raw]:
 
 def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit: int) -> Iterator[Raw]:
     """The newest records, read without a group."""
+    from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
     from spark_tasks.kafka.client_config import client_settings
     from spark_tasks.kafka.cluster import KafkaCluster
     from spark_tasks.kafka.fetch import read_range
-    from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
 
     topics = [topic.strip() for topic in config.get("topics", "").split(",") if topic.strip()]
     if not topics:

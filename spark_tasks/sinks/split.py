@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
+from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.data.columns import in_order, size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters_once import LettersOnce, OnceSender, RepeatingSender, Search
@@ -24,7 +25,6 @@ from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, UnknownTopicError
 from spark_tasks.kafka.fetch import read_range
-from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import Stopwatch, measured, phase

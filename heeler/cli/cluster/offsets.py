@@ -173,9 +173,9 @@ def _positions(
     """
     from heeler.cli.cluster.responses import as_config
     from heeler.cli.rest_client import path_of
+    from spark_tasks.config.record_limit import MAX_RECORD_KEY
     from spark_tasks.kafka.client_config import client_settings
     from spark_tasks.kafka.cluster import KafkaCluster
-    from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
 
     config = as_config(session.call("GET", path_of("connectors", connector, "config")), "a connector's config")
     queue = config.get(_QUEUE, "").strip()

@@ -24,7 +24,7 @@ from spark_tasks.config.definition import (
     at_least,
     between,
 )
-from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, LARGEST_MAX_RECORD_BYTES, MAX_RECORD_KEY
+from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES, LARGEST_MAX_RECORD_BYTES, MAX_RECORD_KEY
 from spark_tasks.process.log_levels import LEVELS
 from spark_tasks.spark.residents.settings import BATCH, IDLE_MS, MAX_PROCESSES, RESIDENT, SLOW_MS
 

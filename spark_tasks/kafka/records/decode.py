@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.arrays.buffers import frozen
+from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.data.columns import HEADERS_TYPE, LOG_APPEND_SCHEMA, RAW_SCHEMA, no_headers
 from spark_tasks.java.utf8 import decoded
-from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records import decode_kernels as kernels
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
 from spark_tasks.kafka.records.layout import (
