@@ -18,12 +18,11 @@ from heeler.worker.masked_output import MaskingFilter
 from spark_tasks.errors import ConfigError, shortened
 from spark_tasks.kafka import log_filters
 from spark_tasks.process.log_levels import LEVELS, TRACE, level_name, level_number
-from spark_tasks.process.log_lines import MAX_TEXT, LineFormatter, text_below
+from spark_tasks.process.log_lines import JSON, MAX_TEXT, TEXT, LineFormatter, text_below
 from storage.ids import ConnectorTaskId
 
 QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
 """Libraries whose INFO lines do not concern connectors: they log at WARN, unless the configuration sets a level."""
-TEXT, JSON = "text", "json"
 _context: ContextVar[tuple[str, int | None]] = ContextVar("connector_context", default=("", None))
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from actors.messages.requests import SIGNATURE_DIGESTS
 from heeler.java_host.settings import DEFAULT_GRACE_MS, JAVA_KEYS
 from heeler.worker.keys.clients import CLIENT_KEYS
-from heeler.worker.logs import JSON, TEXT
 from rest.server.keys import REST_KEYS
 from spark_tasks.config import healing
 from spark_tasks.config.definition import (
@@ -26,6 +25,7 @@ from spark_tasks.config.definition import (
 )
 from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES, LARGEST_MAX_RECORD_BYTES, MAX_RECORD_KEY
 from spark_tasks.process.log_levels import LEVELS
+from spark_tasks.process.log_lines import JSON, TEXT
 from spark_tasks.spark.residents.settings import BATCH, IDLE_MS, MAX_PROCESSES, RESIDENT, SLOW_MS
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
