@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from heeler.cli.rest_client import RestError
-from heeler.cli.terminal import ProgressLines
+from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.console.terminal import ProgressLines
 from heeler.cli.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.ports import serves_kafka

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from heeler.cli.cluster.brokers import asking_kafka, broker_options, broker_properties
 from heeler.cli.cluster.session import FILES, NO
-from heeler.cli.output import Format, print_data
-from heeler.cli.safe_text import safe, safe_json, safe_message
-from heeler.cli.terminal import (
+from heeler.cli.console.output import Format, print_data
+from heeler.cli.console.safe_text import safe, safe_json, safe_message
+from heeler.cli.console.terminal import (
     errors_without_trace,
     interrupting_signals,
     logging_disabled,
     plugins_print_apart,
     shown_when_slow,
 )
-from heeler.cli.topics import asking_kafka, broker_options, broker_properties
 from heeler.errors import SetupError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from heeler.cli.cluster.rest_client import RestError
 from heeler.cli.demo import Scene, asking, report, run_demo
-from heeler.cli.rest_client import RestError
 from heeler.cli.worker_process import WorkerProcess
 from heeler.errors import SetupError
 
