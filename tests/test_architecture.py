@@ -84,9 +84,10 @@ ROOMS = {
         "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.spark", "spark_tasks.task",
         "spark_tasks.tasks",
     ),
+    "spark_tasks.engines": ("spark_tasks.spark",),
     "spark_tasks.runners": (
-        "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks", "spark_tasks.sources",
-        "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks",
+        "spark_tasks.engines", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks",
+        "spark_tasks.sources", "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.foreground": (
         "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks", "spark_tasks.sources",
