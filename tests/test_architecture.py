@@ -6,7 +6,7 @@ import ast
 import re
 import statistics
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -256,10 +256,11 @@ def room(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
-def folder(name: str) -> str:
-    """A module's folder within its room; "" if it has none."""
-    parts = name.split(".")
-    return ".".join(parts[:3]) if len(parts) > 3 else ""
+def part_of(name: str, package: str) -> str:
+    """The folder within a package that a module is in; the package itself if it is beside its folders; "" elsewhere."""
+    parent = MODULES[name].parts[:-1]
+    depth = package.count(".") + 1
+    return ".".join(parent[: depth + 1]) if ".".join(parent[:depth]) == package else ""
 
 
 @cache
@@ -308,20 +309,27 @@ def circles(arrows: dict[str, set[str]]) -> list[str]:
     return sorted(left)
 
 
+def arrows(modules: dict[str, set[str]], part: Callable[[str], str]) -> dict[str, set[str]]:
+    """Which parts import which other ones. `modules`: what each module imports; `part`: "" for one that has none."""
+    found: dict[str, set[str]] = {}
+    for name, targets in modules.items():
+        if here := part(name):
+            found.setdefault(here, set()).update(set(map(part, targets)) - {here, ""})
+    return found
+
+
 def test_there_are_no_circular_imports():
-    """Neither between files nor between rooms nor between folders of a room; imports inside functions count."""
+    """Between files, between rooms, and in each package between its folders and the files beside them, which are one
+    part; imports inside functions count.
+    """
     files = {name: set(ours(file)) - {name} for name, file in MODULES.items()}
     assert circles(files) == []
-    rooms: dict[str, set[str]] = {}
-    for name, targets in files.items():
-        rooms.setdefault(room(name), set()).update(map(room, targets))
-    assert circles({name: targets - {name} for name, targets in rooms.items()}) == []
-    folders: dict[str, set[str]] = {}
-    for name, targets in files.items():
-        if inside := folder(name):
-            folders.setdefault(inside, set()).update(filter(None, map(folder, targets)))
-    assert circles({name: targets - {name} for name, targets in folders.items()}) == []
-    assert "spark_tasks.pipeline.converters" in folders
+    assert circles(arrows(files, room)) == []
+    packages = {".".join(file.parts[:depth]) for file in FILES for depth in range(2, len(file.parts))}
+    found = {package: circles(arrows(files, lambda name, package=package: part_of(name, package)))
+             for package in sorted(packages)}
+    assert {package: parts for package, parts in found.items() if parts} == {}
+    assert {"spark_tasks.pipeline", "spark_tasks.pipeline.converters"} <= packages
 
 
 def test_libraries_are_used_only_in_their_rooms():

@@ -22,7 +22,7 @@ from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.converters.string import StringConverter
-from spark_tasks.pipeline.failures import (
+from spark_tasks.pipeline.errors.failures import (
     FailedStage,
     Refuse,
     StageFailedError,

@@ -30,7 +30,7 @@ from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import Stopwatch, measured, phase
 from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
-from spark_tasks.pipeline.failures import Failure, Refuse
+from spark_tasks.pipeline.errors.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
 from spark_tasks.sinks.blame import Blame, blames
 from spark_tasks.sinks.noted_failures import ManyFailuresError, NotedFailures

@@ -30,7 +30,7 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.pipeline.failures import Failure
+from spark_tasks.pipeline.errors.failures import Failure
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.sinks.writes import WriterRunner

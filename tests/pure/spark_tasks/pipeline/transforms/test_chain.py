@@ -9,7 +9,7 @@ import pytest
 
 from spark_tasks.errors import ConfigError, ToleranceExceededError
 from spark_tasks.pipeline.converters.base import schema_of
-from spark_tasks.pipeline.failures import Failure
+from spark_tasks.pipeline.errors.failures import Failure
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.base import Predicate, Transform

@@ -17,7 +17,7 @@ from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, Field, Schema, Type, to_text
 from spark_tasks.errors import RetriableError, ToleranceExceededError, short_trace
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
-from spark_tasks.pipeline.failures import StageOutageError
+from spark_tasks.pipeline.errors.failures import StageOutageError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.chain import Stage, TransformError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.converters.java_text import to_texts
+from spark_tasks.pipeline.converters.java_column_text import to_texts
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins import Kind, Plugins

@@ -18,7 +18,7 @@ from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
 from spark_tasks.data.schema import from_text
 from spark_tasks.errors import ToleranceExceededError
 from spark_tasks.pipeline.converters.python_values import to_python
-from spark_tasks.pipeline.failures import Failure
+from spark_tasks.pipeline.errors.failures import Failure
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.sql import Sql
