@@ -186,7 +186,7 @@ class Registry:
 
     def _request(self, what: str, send: Callable[[], T]) -> T:
         """Sends a request, unless the backoff after a failure is not over. `what`: its subject, for messages."""
-        from confluent_kafka.schema_registry.common._httpx_compat import httpx  # noqa: PLC0415
+        import httpx2  # noqa: PLC0415 - of the extra `registry`, as what follows
         from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError  # noqa: PLC0415
 
         left = self._backoff_until - time.monotonic()
@@ -208,11 +208,11 @@ class Registry:
                 raise ConfigError("bearer.auth.issuer.endpoint.url did not issue a token for bearer.auth.client.id: "
                                   f"{error.message}") from error
             raise self._unreachable(f"no token: {error.message}") from error
-        except (httpx.TransportError, TimeoutError) as error:
+        except (httpx2.TransportError, TimeoutError) as error:
             raise self._unreachable(f"{type(error).__name__}: {error}") from error
         except UnicodeEncodeError as error:  # of the request: a record's schema may have any name
             raise UnusableSchemaError(f"{what!r} is not valid Unicode: {error}") from error
-        except (ValueError, RecursionError, httpx.DecodingError) as error:  # of another service
+        except (ValueError, RecursionError, httpx2.DecodingError) as error:  # of another service
             raise self._unreachable(f"its response is not that of a schema registry: {error}") from error
         self._reset_backoff()
         return result
@@ -249,13 +249,13 @@ class Registry:
 
     @cached_property
     def _client(self) -> SchemaRegistryClient:
+        import httpx2  # noqa: PLC0415 - of the extra `registry`, as what follows
         from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415
-        from confluent_kafka.schema_registry.common._httpx_compat import httpx  # noqa: PLC0415
 
         values = self._settings
         conf = _conf(values)
         seconds = values["http.read.timeout.ms"] / 1000 or None  # 0: no limit, as in Java
-        conf["timeout"] = httpx.Timeout(seconds, connect=values["http.connect.timeout.ms"] / 1000 or None)
+        conf["timeout"] = httpx2.Timeout(seconds, connect=values["http.connect.timeout.ms"] / 1000 or None)
         try:
             client = SchemaRegistryClient(conf)
         except (ValueError, TypeError, OSError) as error:
