@@ -95,7 +95,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
     with errors_without_trace():
         set_up_logging()
         config = load_worker_config(file, overrides, os.environ)
-        set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."),
+        set_up_logging(config["heeler.log.level"], config.log_levels,
                        form=config["heeler.log.format"])
         if not config.starts_executors:
             end_parent()

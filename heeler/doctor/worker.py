@@ -125,8 +125,9 @@ def kafka(config: WorkerConfig) -> Iterator[Finding]:
     from contextlib import closing  # noqa: PLC0415 - with what takes long
 
     from heeler.worker.kafka_parts import admin_client  # noqa: PLC0415 - loads Kafka's client
+    from spark_tasks.kafka.client_config import client_settings  # noqa: PLC0415
 
-    with closing(admin_client(config, TIMEOUT_MS)) as admin:
+    with closing(admin_client(config, client_settings(config.client()), TIMEOUT_MS)) as admin:
         cluster = admin.cluster()
         yield Finding("brokers", Verdict.OK, f"{cluster.brokers} in cluster {cluster.id}")
         yield from _topics(config, admin, cluster.brokers)

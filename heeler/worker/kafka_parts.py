@@ -40,7 +40,7 @@ class KafkaParts:
         client_id = config["client.id"] or f"connect-{config.group_id}"
         # How long a worker that starts waits for brokers.
         timeout_ms = parse_type(_TIMEOUT, properties.get(_TIMEOUT, TIMEOUT_MS), Type.INT)
-        admin = admin_client(config, timeout_ms)
+        admin = admin_client(config, settings, timeout_ms)
         with ExitStack() as cleanup:
             cleanup.callback(admin.close)
             try:
@@ -95,11 +95,13 @@ class KafkaParts:
         self.admin.close()
 
 
-def admin_client(config: WorkerConfig, timeout_ms: int) -> KafkaAdmin:
-    """An admin client that is connected to the worker's brokers. Raises ConnectError."""
+def admin_client(config: WorkerConfig, settings: Mapping[str, Any], timeout_ms: int) -> KafkaAdmin:
+    """An admin client that is connected to the worker's brokers. `settings`: those of `client_settings`. Raises
+    ConnectError.
+    """
     client_id = config["client.id"] or f"connect-{config.group_id}"
     try:
-        return _admin(client_settings(config.client()), f"{client_id}-admin", timeout_ms)
+        return _admin(settings, f"{client_id}-admin", timeout_ms)
     except ConnectError as error:
         raise _unreachable(config, error) from error
 

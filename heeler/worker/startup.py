@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from actors.messages.commands import HerderAlive
 from heeler.java_host.runtime import JavaRuntime
-from heeler.java_host.settings import PREFER
+from heeler.java_host.settings import JavaHostSettings
 from heeler.worker.config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind, Plugins, PluginVersionError, data_source_discovery
@@ -55,7 +55,8 @@ def _require(plugins: Plugins, kind: Kind, name: str, version: str) -> None:
 
 def java_runtime(config: WorkerConfig) -> JavaRuntime:
     """The worker's Java plugins. Starts a JVM if there are jars that have not been examined before."""
-    return config.java or JavaRuntime(config.originals, config["plugin.path"] or (), config[PREFER])
+    settings = JavaHostSettings.of(config.values, config.log_levels)
+    return config.java or JavaRuntime(settings, config["plugin.path"] or ())
 
 
 def tune_garbage_collection() -> None:
