@@ -111,7 +111,6 @@ ROOMS = {
     # the control plane
     "actors": (),
     "actors.errors": (),
-    "actors.pooled": (),
     "actors.ticker": (),
     "actors.assignment": ("storage.config", "storage.log"),
     "actors.messages": ("actors.assignment", "storage.config", "storage.offsets", "storage.status"),
@@ -121,7 +120,7 @@ ROOMS = {
         "spark_tasks.process", "storage.config", "storage.errors", "storage.log", "storage.status",
     ),
     "actors.instances": (
-        "actors.errors", "actors.herder", "actors.messages", "actors.pooled", "spark_tasks.config",
+        "actors.errors", "actors.herder", "actors.messages", "spark_tasks.config",
         "spark_tasks.metrics", "spark_tasks.plugins", "spark_tasks.spaces", "spark_tasks.task", "spark_tasks.tasks",
         "spark_tasks.validation",
     ),
@@ -142,7 +141,6 @@ ROOMS = {
     "rest.json_text": (),
     "rest.errors": ("rest.json_text", "actors.errors", "spark_tasks.config"),
     "rest.forwarding": ("rest.errors", "rest.json_text", "spark_tasks.process"),
-    "rest.signature_headers": ("rest.errors", "actors.messages"),
     "rest.wire": (
         "rest.errors", "rest.forwarding", "rest.json_text", "actors.errors", "actors.messages", "spark_tasks.config",
         "storage.config", "storage.status",
@@ -288,6 +286,21 @@ def may_import(source: str, target: str) -> bool:
 
 def test_every_room_has_a_list_of_imports():
     assert {room(m) for m in MODULES} == set(ROOMS)
+
+
+def test_the_map_in_the_documentation_shows_every_room():
+    """All folders of two levels, each in the part of its package, and all files beside the rooms."""
+    text = (ROOT / "docs" / "architecture.md").read_text().partition("## Rooms")[2].split("```")[1]
+    parts = re.split(r"^(\w+)/ ", text, flags=re.MULTILINE)[1:]  # a package, its lines, the next package …
+    shown = {package: set(re.findall(r"\w+/(?=[ ,:;\n])|\w+\.py", lines))
+             for package, lines in zip(parts[::2], parts[1::2], strict=True)}
+    for package in PACKAGES:
+        inner = [file.relative_to(package) for file in FILES if file.parts[0] == package]
+        rooms = {f"{part}/" for file in inner for part in file.parts[:-1][:2]}
+        beside = {str(file) for file in inner if len(file.parts) == 1 and file.stem != "__init__"}
+        assert (rooms | beside) - shown[package] == set(), package
+        folders = {f"{folder.name}/" for folder in (ROOT / package).rglob("*") if folder.is_dir()}
+        assert shown[package] - beside - folders <= {"__init__.py"}, package
 
 
 def test_imports_stay_within_what_their_room_may():
