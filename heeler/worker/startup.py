@@ -67,13 +67,11 @@ def tune_garbage_collection() -> None:
     gc.set_threshold(_GARBAGE_AFTER, 10, 10)
 
 
-def wait_for(
-    future: Future[T], stop: threading.Event, still: Callable[[], object] = lambda: None, still_s: float = STILL_S
-) -> T:
+def wait_for(future: Future[T], stop: threading.Event, still: Callable[[], object] = lambda: None) -> T:
     """The future's result. Raises StoppedError as soon as `stop` is set. Calls `still` each time that it has waited for
-    another `still_s` seconds.
+    another STILL_S seconds.
     """
-    left = still_s
+    left = STILL_S
     while True:
         try:
             return future.result(min(_POLL_S, left))
@@ -85,7 +83,7 @@ def wait_for(
             left -= _POLL_S
             if left <= 0:
                 still()
-                left = still_s
+                left = STILL_S
 
 
 class HerderWatch:
