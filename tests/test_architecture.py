@@ -193,8 +193,8 @@ CONFINED = {
     "http.client": (),
     "apispec": ("rest/openapi/document.py",),
     "kafka": ("spark_tasks/kafka",),  # its errors are translated at the edge of the room
-    "confluent_kafka": ("spark_tasks/registry/client.py", "spark_tasks/registry/warm.py"),
-    "httpx2": ("spark_tasks/registry/client.py",),  # the client's errors are of it
+    "confluent_kafka": ("spark_tasks/registry",),
+    "httpx2": ("spark_tasks/registry",),  # the client's errors are of it
     "prometheus_client": ("heeler/worker/metrics/registry.py",),
 }
 
