@@ -74,8 +74,8 @@ class HerderSettings:
     healing: Callable[[Config], Healing] = field(default=lambda _: Healing(), compare=False)
 
 
-class Successor(Enum):
-    """Which instance of the same item follows one that is being stopped."""
+class RestartCause(Enum):
+    """Why an instance is stopped to be started again; NONE: it is only stopped, or was not running before."""
 
     NONE = "none"
     REPLACEMENT = "replacement"  # a new configuration
@@ -87,7 +87,7 @@ class Successor(Enum):
     @property
     def is_announced(self) -> bool:
         """Whether its start is announced as RESTARTING (KIP-745)."""
-        return self not in (Successor.NONE, Successor.REPLACEMENT, Successor.REQUESTED)
+        return self not in (RestartCause.NONE, RestartCause.REPLACEMENT, RestartCause.REQUESTED)
 
     @property
     def start_text(self) -> str:
@@ -96,10 +96,10 @@ class Successor(Enum):
 
 
 _START_TEXTS: Final = {
-    Successor.NONE: "started", Successor.REPLACEMENT: "restarted with a new configuration",
-    Successor.REQUESTED: "restarted on request", Successor.RESTART: "restarted on request",
-    Successor.AFTER_FAILURE: "restarted after a failure (errors.restart.policy)",
-    Successor.AFTER_STALL: "restarted after a stall (errors.restart.policy)",
+    RestartCause.NONE: "started", RestartCause.REPLACEMENT: "restarted with a new configuration",
+    RestartCause.REQUESTED: "restarted on request", RestartCause.RESTART: "restarted on request",
+    RestartCause.AFTER_FAILURE: "restarted after a failure (errors.restart.policy)",
+    RestartCause.AFTER_STALL: "restarted after a stall (errors.restart.policy)",
 }
 
 
@@ -109,18 +109,18 @@ class Stopping:
     outside the group.
     """
 
-    successor: Successor = Successor.NONE
+    restart: RestartCause = RestartCause.NONE
     disowned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Instance:
     """One running instance of an item on this worker.
 
     `generated`: the task configs that the connector generated last. `waiting`: requests that are answered when the
-    instance (or its successor, if there is to be one) reports for the first time. `permanent`: a restart cannot fix its
-    failure. `stopping`: set while it is being stopped. `stalled`: set while it makes no progress. `follows`: why it
-    succeeds another instance.
+    instance (or the next one, if it is restarted) reports for the first time. `permanent`: a restart cannot fix its
+    failure. `stopping`: set while it is being stopped. `stalled`: set while it makes no progress. `restarted`: why it
+    follows another instance.
     """
 
     epoch: Epoch
@@ -132,7 +132,7 @@ class Slot:
     stalled: Stall | None = None
     waiting: tuple[RequestId, ...] = ()
     generated: tuple[Config, ...] | None = None
-    follows: Successor = Successor.NONE
+    restarted: RestartCause = RestartCause.NONE
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -172,7 +172,7 @@ class Restart:
 
     item: ItemId
     epoch: Epoch
-    cause: Literal[Successor.AFTER_FAILURE, Successor.AFTER_STALL]
+    cause: Literal[RestartCause.AFTER_FAILURE, RestartCause.AFTER_STALL]
 
 
 OwnRequest = Reconfigure | Publish | RecordFencing | Restart
@@ -295,13 +295,12 @@ class HerderState:
 
     `store` is the newest snapshot of the config topic; `config` is the one that decisions are based on, which is
     updated only at defined moments. `needs_rebalance` is the config offset that the next rebalance has to cover,
-    `settled_ms` is when the last rebalance ended. `allocation` is what this worker has to run, `slots` is what it runs,
-    `changed` is the items whose slots the last step changed, `announced` is the allocation that was last sent to the
-    leader, and `release` is what the group waits for. `busy` is the op that the request queue waits for. `claims`
-    counts the answers to claims to write the config topic; `failed_claims` and `failed_keys` count failures in a row,
-    of claims and of writing a session key. `request_timeout_at`: when the timer for requests that have waited too long
-    fires. `healed`: the automatic restarts of what failed or stalled. `clock_ms`: the time of the last
-    event.
+    `settled_ms` is when the last rebalance ended. `allocation` is what this worker has to run, `instances` is what it
+    runs, `changed` is the items whose instances the last step changed, `announced` is the allocation that was last sent
+    to the leader, and `release` is what the group waits for. `busy` is the op that the queue waits for. `claims` counts
+    the answers to claims to write the config topic; `failed_claims` and `failed_keys` count failures in a row, of
+    claims and of writing a session key. `request_timeout_at`: when the timer for requests that have waited too long
+    fires. `healed`: the automatic restarts of what failed or stalled. `clock_ms`: the time of the last event.
     """
 
     settings: HerderSettings
@@ -309,7 +308,7 @@ class HerderState:
     store: ClusterConfigState = field(default_factory=ClusterConfigState)
     config: ClusterConfigState = field(default_factory=ClusterConfigState)
     allocation: Allocation = field(default_factory=Allocation)
-    slots: Mapping[ItemId, Slot] = field(default_factory=dict)
+    instances: Mapping[ItemId, Instance] = field(default_factory=dict)
     release: Release = field(default_factory=NothingReleased)
     status_writes: StatusWrites = StatusWrites.CURRENT
     announced: Allocation = field(default_factory=Allocation)

@@ -28,7 +28,7 @@ def while_halting(turn: Turn, _: Suspended) -> None:
 def while_out(turn: Turn, event: Suspended) -> None:
     """The leader may have assigned the work that it held for this worker to others: stops everything."""
     while_halting(turn, event)
-    work.release(turn, tuple(turn.state.slots), disowned=True)
+    work.release(turn, tuple(turn.state.instances), disowned=True)
 
 
 def while_member(turn: Turn, event: Suspended) -> None:
