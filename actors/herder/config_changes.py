@@ -9,7 +9,8 @@ from dataclasses import replace
 from actors.herder import healing, leadership, rebalance, restarts, task_configs, work
 from actors.herder.effects import SetLoggerLevel, Timer
 from actors.herder.events import TimerFired
-from actors.herder.state import RestartCause, connector_of
+from actors.herder.instance import RestartCause
+from actors.herder.state import connector_of
 from actors.herder.turn import Turn
 from actors.messages.events import ConfigChanged
 from storage.config.state import (

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from actors.herder.instance import RestartCause
+from actors.herder.own_requests import Restart
 from actors.herder.standing import Phase
-from actors.herder.state import Healed, Restart, RestartCause, connector_of
+from actors.herder.state import Healed, connector_of
 from actors.herder.turn import Turn
 from actors.messages.events import InstanceRecovered, InstanceStalled
 from spark_tasks.config.healing import Healing

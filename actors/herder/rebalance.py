@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from actors.assignment.protocol import Allocation, Protocol
 from actors.herder import healing, leadership, work
+from actors.herder.continuations import JoinAgain, Released, ResolveAssignment
 from actors.herder.effects import Timer
 from actors.herder.events import Loaded, TimerFired
 from actors.herder.standing import (
@@ -28,7 +29,6 @@ from actors.herder.standing import (
     member_of,
     with_items,
 )
-from actors.herder.state import JoinAgain, Released, ResolveAssignment
 from actors.herder.turn import Turn
 from actors.messages.commands import JoinGroup, LeaveGroup, ReadConfigToEnd, RequestRejoin
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing

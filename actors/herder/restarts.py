@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from actors.errors import NotAssignedError, NotLeaderError, RequestTargetError
 from actors.herder import healing, work
-from actors.herder.state import Restart, RestartCause
+from actors.herder.instance import RestartCause
+from actors.herder.own_requests import Restart
 from actors.herder.turn import Turn
 from actors.messages.correlation_ids import RequestId
 from actors.messages.requests import ConnectorStateInfo

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.herder import effects, work, zombie_fencing
+from actors.herder.continuations import HaltFlushed
 from actors.herder.events import HaltRequested, RequestReceived, TimerFired
 from actors.herder.standing import Halted, Halting, with_items
-from actors.herder.state import HaltFlushed
 from actors.herder.turn import Turn
 from actors.messages.commands import FlushStatuses, LeaveGroup
 from actors.messages.events import ConnectorStateReported, TaskStateReported

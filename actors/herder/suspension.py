@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.herder import rebalance, work
+from actors.herder.continuations import StatusesCaughtUp
 from actors.herder.effects import Timer
 from actors.herder.events import Suspended, TimerFired
 from actors.herder.standing import Absence, Gate, Joining, StatusWrites
-from actors.herder.state import StatusesCaughtUp
 from actors.herder.turn import Turn
 from actors.messages.commands import ReadStatuses, RequestRejoin
 from actors.messages.events import CoordinatorLost

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from actors.herder.continuations import GeneratedTasks, PublishedTasks
 from actors.herder.effects import AskTaskConfigs, SendTaskConfigs
 from actors.herder.limits import room_refusal
-from actors.herder.state import GeneratedTasks, Publish, PublishedTasks, Reconfigure
+from actors.herder.own_requests import Publish, Reconfigure
 from actors.herder.turn import Turn
 from actors.messages.commands import PutTaskConfigSet, WriteConfig
 from actors.messages.events import TaskConfigsGenerated, TaskReconfigurationRequested

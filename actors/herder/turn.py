@@ -8,7 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from actors.herder.continuations import Continuation
 from actors.herder.effects import Effect, Log, Reply, SetTimer, Timer, TimerKey
+from actors.herder.instance import Instance
+from actors.herder.own_requests import OwnRequest
 from actors.herder.patch_state import Patched
 from actors.herder.standing import (
     NO_GENERATION,
@@ -21,15 +24,7 @@ from actors.herder.standing import (
     StatusWrites,
     Syncing,
 )
-from actors.herder.state import (
-    Continuation,
-    Healed,
-    HerderState,
-    Instance,
-    OwnRequest,
-    Queued,
-    connector_of,
-)
+from actors.herder.state import Healed, HerderState, Queued, connector_of
 from actors.messages.commands import PutStatus
 from actors.messages.correlation_ids import OpId, RequestId
 from actors.messages.requests import Request, RequestStage

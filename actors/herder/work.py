@@ -7,22 +7,13 @@ from dataclasses import replace
 
 from actors.errors import ConflictError
 from actors.herder import healing
+from actors.herder.continuations import AnswerWith, GeneratedTasks, OffsetsRead, Released, WriteNext
 from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance, Timer
 from actors.herder.events import TimerFired
+from actors.herder.instance import Instance, RestartCause, Stopping
+from actors.herder.own_requests import Reconfigure
 from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, with_items
-from actors.herder.state import (
-    AnswerWith,
-    GeneratedTasks,
-    Instance,
-    OffsetsRead,
-    Reconfigure,
-    Released,
-    RestartCause,
-    Stopping,
-    WriteNext,
-    connector_of,
-    is_task,
-)
+from actors.herder.state import connector_of, is_task
 from actors.herder.turn import Turn
 from actors.messages.commands import AllowJoin, FlushStatuses, StartConnector, StartTask
 from actors.messages.correlation_ids import Epoch, RequestId

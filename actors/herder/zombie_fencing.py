@@ -23,8 +23,9 @@ from actors.herder.fencing_state import (
     RestartRead,
     StartVerified,
 )
+from actors.herder.instance import RestartCause
 from actors.herder.standing import Phase
-from actors.herder.state import HerderState, RestartCause
+from actors.herder.state import HerderState
 from actors.herder.turn import Turn
 from actors.messages.commands import PutTaskCountRecord, ReadConfigToEnd, WriteConfig
 from actors.messages.correlation_ids import RequestId

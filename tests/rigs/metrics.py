@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 
-from actors.herder.state import HerderSettings, HerderState, Instance
+from actors.herder.instance import Instance
+from actors.herder.state import HerderSettings, HerderState
 from actors.messages.correlation_ids import Epoch
 from heeler.worker.metrics.registry import WorkerMetrics
 from spark_tasks.metrics.task import SplitFigures, TaskMetrics

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from actors.herder.instance import Instance, RestartCause
 from actors.herder.standing import Phase
-from actors.herder.state import HerderState, Instance, RestartCause, connector_of, is_task
+from actors.herder.state import HerderState, connector_of, is_task
 from spark_tasks.metrics.windows import Window
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ItemId, State, TargetState

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from actors.herder.continuations import AnswerWith, OffsetsRead, PublishedTasks, Released, WriteNext
 from actors.herder.fencing_state import FencingChecked, FencingRead, FencingRecorded, RestartRead
 from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, StoppingItems
-from actors.herder.state import AnswerWith, HerderState, OffsetsRead, PublishedTasks, Released, WriteNext
+from actors.herder.state import HerderState
 
 _BUSY = (
     AnswerWith, WriteNext, PublishedTasks, FencingRead, FencingChecked, FencingRecorded, RestartRead, OffsetsRead,

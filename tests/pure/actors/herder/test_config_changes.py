@@ -12,8 +12,10 @@ from actors.herder import core
 from actors.herder.config_changes import ITEMS_PER_MS, MIN_PAUSE_MS
 from actors.herder.effects import Delegate, Effect, Reply, SetLoggerLevel, SetTimer, StartInstance, StopInstance, Timer
 from actors.herder.events import Event, Loaded, RequestReceived, TimerFired
+from actors.herder.instance import Instance, RestartCause
+from actors.herder.own_requests import Restart
 from actors.herder.standing import Follower, Joining, Phase, Resolved, member_of
-from actors.herder.state import Healed, HerderSettings, HerderState, Instance, Queued, Restart, RestartCause
+from actors.herder.state import Healed, HerderSettings, HerderState, Queued
 from actors.messages.commands import ReadConfigToEnd, RequestRejoin
 from actors.messages.correlation_ids import Epoch, RequestId
 from actors.messages.events import ConfigChanged, ConfigOpDone, Joined, JoinPreparing

@@ -10,8 +10,9 @@ from actors.assignment.protocol import Allocation, Assignment, Membership, Proto
 from actors.herder import core
 from actors.herder.effects import AskTaskConfigs
 from actors.herder.events import Event
+from actors.herder.instance import Instance
 from actors.herder.standing import Follower, Resolved
-from actors.herder.state import HerderSettings, HerderState, Instance
+from actors.herder.state import HerderSettings, HerderState
 from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskConfigsGenerated, TaskReconfigurationRequested
 from spark_tasks.errors import ConnectError

@@ -9,8 +9,9 @@ import pytest
 from actors.assignment.protocol import Allocation, Assignment, AssignmentError, Membership, Protocol
 from actors.herder import core, events
 from actors.herder.effects import AskTaskConfigs, Reply
+from actors.herder.own_requests import Reconfigure
 from actors.herder.standing import Joining, Phase
-from actors.herder.state import HerderState, Reconfigure
+from actors.herder.state import HerderState
 from actors.messages.commands import (
     ClaimWritePrivileges,
     JoinGroup,

@@ -7,10 +7,13 @@ from typing import Any
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
 from actors.errors import ConflictError
 from actors.herder import core
+from actors.herder.continuations import GeneratedTasks
 from actors.herder.effects import AskTaskConfigs, Effect, Reply, SetTimer, Timer
 from actors.herder.events import Event, RequestReceived, TimerFired
+from actors.herder.instance import Instance
+from actors.herder.own_requests import Reconfigure
 from actors.herder.standing import Follower, Joining, Resolved
-from actors.herder.state import GeneratedTasks, Healed, HerderSettings, HerderState, Instance, Reconfigure
+from actors.herder.state import Healed, HerderSettings, HerderState
 from actors.messages.correlation_ids import Epoch, OpId, RequestId
 from actors.messages.events import ConnectorStateReported, Joined, TaskConfigsGenerated
 from actors.messages.requests import HealthCheck

@@ -11,8 +11,9 @@ from actors.assignment.protocol import Allocation, Assignment, Membership, Proto
 from actors.herder.core import step
 from actors.herder.effects import Effect, Log, Reply
 from actors.herder.events import Event
+from actors.herder.instance import Instance, RestartCause, Stopping
 from actors.herder.standing import Follower, Gate, Joining, StoppingItems
-from actors.herder.state import HerderSettings, HerderState, Instance, RestartCause, Stopping
+from actors.herder.state import HerderSettings, HerderState
 from actors.messages.commands import AllowJoin, FlushStatuses, PutStatus
 from actors.messages.correlation_ids import Epoch, RequestId
 from actors.messages.events import ConnectorStateReported, CoordinatorLost, StatusesFlushed, TaskStateReported

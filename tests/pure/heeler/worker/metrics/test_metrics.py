@@ -17,8 +17,8 @@ from kafka.net.metrics import KafkaConnectionMetrics, KafkaManagerMetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
+from actors.herder.instance import Instance, RestartCause, Stopping
 from actors.herder.standing import Joining, Loading, Resolved, Syncing, member_of
-from actors.herder.state import Instance, RestartCause, Stopping
 from actors.instances.scaler import Scaled
 from actors.messages.correlation_ids import Epoch
 from heeler.worker.metrics import connect_metrics
