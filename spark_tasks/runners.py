@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_tasks.engines import AnyEngine
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.end_watchers import EndWatchers
 from spark_tasks.kafka.group_io import GroupIo
@@ -20,7 +21,6 @@ from spark_tasks.sources.java_chain_task import JavaChainSourceTask
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.task import SourceTask
 from spark_tasks.sources.transactional import delivery_of
-from spark_tasks.spark.engines import AnyEngine
 from spark_tasks.spark.plugin_sessions import SharedSpark
 from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.tasks.leases import Lease

@@ -6,11 +6,10 @@ import ast
 import re
 import statistics
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-import kafka
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -81,13 +80,14 @@ ROOMS = {
         "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.sinks": (
-        "spark_tasks.arrays", "spark_tasks.data", "spark_tasks.dead_letters", "spark_tasks.kafka",
+        "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.dead_letters", "spark_tasks.kafka",
         "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.spark", "spark_tasks.task",
         "spark_tasks.tasks",
     ),
+    "spark_tasks.engines": ("spark_tasks.spark",),
     "spark_tasks.runners": (
-        "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks", "spark_tasks.sources",
-        "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks",
+        "spark_tasks.engines", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks",
+        "spark_tasks.sources", "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.foreground": (
         "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks", "spark_tasks.sources",
@@ -111,7 +111,6 @@ ROOMS = {
     # the control plane
     "actors": (),
     "actors.errors": (),
-    "actors.pooled": (),
     "actors.ticker": (),
     "actors.assignment": ("storage.config", "storage.log"),
     "actors.messages": ("actors.assignment", "storage.config", "storage.offsets", "storage.status"),
@@ -121,7 +120,7 @@ ROOMS = {
         "spark_tasks.process", "storage.config", "storage.errors", "storage.log", "storage.status",
     ),
     "actors.instances": (
-        "actors.errors", "actors.herder", "actors.messages", "actors.pooled", "spark_tasks.config",
+        "actors.errors", "actors.herder", "actors.messages", "spark_tasks.config",
         "spark_tasks.metrics", "spark_tasks.plugins", "spark_tasks.spaces", "spark_tasks.task", "spark_tasks.tasks",
         "spark_tasks.validation",
     ),
@@ -142,7 +141,6 @@ ROOMS = {
     "rest.json_text": (),
     "rest.errors": ("rest.json_text", "actors.errors", "spark_tasks.config"),
     "rest.forwarding": ("rest.errors", "rest.json_text", "spark_tasks.process"),
-    "rest.signature_headers": ("rest.errors", "actors.messages"),
     "rest.wire": (
         "rest.errors", "rest.forwarding", "rest.json_text", "actors.errors", "actors.messages", "spark_tasks.config",
         "storage.config", "storage.status",
@@ -194,14 +192,11 @@ CONFINED = {
     "urllib3": ("spark_tasks/process/worker_requests.py", "heeler/cli/cluster/session.py"),
     "http.client": (),
     "apispec": ("rest/openapi/document.py",),
-    "confluent_kafka": ("spark_tasks/registry/client.py", "spark_tasks/registry/warm.py"),
+    "kafka": ("spark_tasks/kafka",),  # its errors are translated at the edge of the room
+    "confluent_kafka": ("spark_tasks/registry",),
+    "httpx2": ("spark_tasks/registry",),  # the client's errors are of it
     "prometheus_client": ("heeler/worker/metrics/registry.py",),
 }
-
-# What kafka-python documents. Everything else in it is private, and stands in one room.
-KAFKA_DOCUMENTED = {"kafka", "kafka.admin", "kafka.errors", "kafka.structs"}
-KAFKA_ROOM = "spark_tasks.kafka"
-KAFKA_VALUES = ("kafka.errors", "kafka.structs")  # documented classes that have no private parts
 
 # Pure: values in, values out, and lines of the log (records that are skipped, members without work), in themselves and
 # in all of ours that they import. Time, chance, threads, files, sockets and settings come in as values.
@@ -260,10 +255,11 @@ def room(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
-def folder(name: str) -> str:
-    """A module's folder within its room; "" if it has none."""
-    parts = name.split(".")
-    return ".".join(parts[:3]) if len(parts) > 3 else ""
+def part_of(name: str, package: str) -> str:
+    """The folder within a package that a module is in; the package itself if it is beside its folders; "" elsewhere."""
+    parent = MODULES[name].parts[:-1]
+    depth = package.count(".") + 1
+    return ".".join(parent[: depth + 1]) if ".".join(parent[:depth]) == package else ""
 
 
 @cache
@@ -292,6 +288,21 @@ def test_every_room_has_a_list_of_imports():
     assert {room(m) for m in MODULES} == set(ROOMS)
 
 
+def test_the_map_in_the_documentation_shows_every_room():
+    """All folders of two levels, each in the part of its package, and all files beside the rooms."""
+    text = (ROOT / "docs" / "architecture.md").read_text().partition("## Rooms")[2].split("```")[1]
+    parts = re.split(r"^(\w+)/ ", text, flags=re.MULTILINE)[1:]  # a package, its lines, the next package …
+    shown = {package: set(re.findall(r"\w+/(?=[ ,:;\n])|\w+\.py", lines))
+             for package, lines in zip(parts[::2], parts[1::2], strict=True)}
+    for package in PACKAGES:
+        inner = [file.relative_to(package) for file in FILES if file.parts[0] == package]
+        rooms = {f"{part}/" for file in inner for part in file.parts[:-1][:2]}
+        beside = {str(file) for file in inner if len(file.parts) == 1 and file.stem != "__init__"}
+        assert (rooms | beside) - shown[package] == set(), package
+        folders = {f"{folder.name}/" for folder in (ROOT / package).rglob("*") if folder.is_dir()}
+        assert shown[package] - beside - folders <= {"__init__.py"}, package
+
+
 def test_imports_stay_within_what_their_room_may():
     """A single test, since every process that runs some of them parses all files."""
     wrong = {n: [m for m in sorted(ours(f)) if not may_import(room(n), room(m))] for n, f in MODULES.items()}
@@ -312,20 +323,27 @@ def circles(arrows: dict[str, set[str]]) -> list[str]:
     return sorted(left)
 
 
+def arrows(modules: dict[str, set[str]], part: Callable[[str], str]) -> dict[str, set[str]]:
+    """Which parts import which other ones. `modules`: what each module imports; `part`: "" for one that has none."""
+    found: dict[str, set[str]] = {}
+    for name, targets in modules.items():
+        if here := part(name):
+            found.setdefault(here, set()).update(set(map(part, targets)) - {here, ""})
+    return found
+
+
 def test_there_are_no_circular_imports():
-    """Neither between files nor between rooms nor between folders of a room; imports inside functions count."""
+    """Between files, between rooms, and in each package between its folders and the files beside them, which are one
+    part; imports inside functions count.
+    """
     files = {name: set(ours(file)) - {name} for name, file in MODULES.items()}
     assert circles(files) == []
-    rooms: dict[str, set[str]] = {}
-    for name, targets in files.items():
-        rooms.setdefault(room(name), set()).update(map(room, targets))
-    assert circles({name: targets - {name} for name, targets in rooms.items()}) == []
-    folders: dict[str, set[str]] = {}
-    for name, targets in files.items():
-        if inside := folder(name):
-            folders.setdefault(inside, set()).update(filter(None, map(folder, targets)))
-    assert circles({name: targets - {name} for name, targets in folders.items()}) == []
-    assert "spark_tasks.pipeline.converters" in folders
+    assert circles(arrows(files, room)) == []
+    packages = {".".join(file.parts[:depth]) for file in FILES for depth in range(2, len(file.parts))}
+    found = {package: circles(arrows(files, lambda name, package=package: part_of(name, package)))
+             for package in sorted(packages)}
+    assert {package: parts for package, parts in found.items() if parts} == {}
+    assert {"spark_tasks.pipeline", "spark_tasks.pipeline.converters"} <= packages
 
 
 def test_libraries_are_used_only_in_their_rooms():
@@ -334,50 +352,6 @@ def test_libraries_are_used_only_in_their_rooms():
         if any(within(m, (library,)) for m in imports(f)) and not in_places(f, places)
     ]
     assert wrong == []
-
-
-def is_documented(name: str) -> bool:
-    """Whether kafka-python documents this module, or the module that this name is imported from."""
-    parent, _, last = name.rpartition(".")
-    path = Path(kafka.__file__).parents[1] / name.replace(".", "/")
-    is_module = path.is_dir() or path.with_suffix(".py").exists()
-    return name in KAFKA_DOCUMENTED or (parent in KAFKA_DOCUMENTED and not is_module and not last.startswith("_"))
-
-
-@cache
-def origins(file: Path) -> dict[str, str]:
-    """The full name of everything that a file imports, by the name that it has there."""
-    found: dict[str, str] = {}
-    for node in nodes(file):
-        if isinstance(node, ast.Import):
-            found |= {alias.asname or alias.name.partition(".")[0]:
-                      alias.name if alias.asname else alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
-def private_kafka(file: Path) -> list[str]:
-    """Which private parts of kafka-python a file uses: modules, base classes, and attributes of its objects."""
-    used = {name for name in imports(file) if within(name, ("kafka",))}
-    if not used:
-        return []
-    found = [name for name in used if not is_documented(name)]
-    named = origins(file)
-    for node in nodes(file):
-        if isinstance(node, ast.ClassDef):  # a subclass shares the private names of its base
-            bases = [f"{named.get(base.partition('.')[0], base)}{base.partition('.')[1]}{base.partition('.')[2]}"
-                     for base in map(ast.unparse, node.bases)]
-            found += [base for base in bases if within(base, ("kafka",)) and not within(base, KAFKA_VALUES)]
-        elif isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr):
-            owner = ast.unparse(node.value)
-            found += [f"{owner}.{node.attr}"] if owner not in ("self", "cls") else []
-    return found
-
-
-def test_private_parts_of_kafka_python_are_used_in_one_room():
-    outside = {str(f): private_kafka(f) for name, f in MODULES.items() if room(name) != KAFKA_ROOM}
-    assert {file: found for file, found in outside.items() if found} == {}
 
 
 def test_the_workers_group_uses_only_what_its_member_declares():
@@ -398,14 +372,8 @@ def test_the_workers_group_uses_only_what_its_member_declares():
     assert used - declared == set()
 
 
-def test_actors_and_tasks_get_the_errors_of_kafka_python_translated():
-    """Only the worker's internal topics use the library themselves."""
-    rooms = {room(name) for name, file in MODULES.items() if any(within(m, ("kafka",)) for m in imports(file))}
-    assert {name for name in rooms if within(name, ("actors", "spark_tasks", "rest"))} == {KAFKA_ROOM}
-
-
 def in_places(file: Path, places: tuple[str, ...]) -> bool:
-    return any(str(file) == place or file.parts[0] == place for place in places)
+    return any(f"{file}/".startswith(f"{place}/") for place in places)
 
 
 def reach(file: Path) -> set[Path]:

@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from heeler.cli.cluster.profiles import parse_profiles
+from heeler.cli.cluster.rest_client import RestClient
 from heeler.cli.main import main
-from heeler.cli.rest_client import RestClient
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.ports import free_port
 from tests.rigs.connector_states import states_of

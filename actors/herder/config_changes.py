@@ -9,7 +9,8 @@ from dataclasses import replace
 from actors.herder import healing, leadership, rebalance, restarts, task_configs, work
 from actors.herder.effects import SetLoggerLevel, Timer
 from actors.herder.events import TimerFired
-from actors.herder.state import Successor, connector_of
+from actors.herder.instance import RestartCause
+from actors.herder.state import connector_of
 from actors.herder.turn import Turn
 from actors.messages.events import ConfigChanged
 from storage.config.state import (
@@ -50,7 +51,7 @@ def _collect(turn: Turn, change: ConfigChange) -> None:
             # A connector that was deleted and created again has no task configs here, but its tasks may still run.
             # Tasks that no longer exist stop as well, before the others start with what these had.
             ended = state.config.tasks(connector)[len(tasks):] if tasks else []
-            former = frozenset(t for t in (*tasks, *ended) if t in state.config.task_configs or t in state.slots)
+            former = frozenset(t for t in (*tasks, *ended) if t in state.config.task_configs or t in state.instances)
             turn.state = replace(turn.state, task_updates=state.task_updates | former, needs_rebalance=offset)
         case TargetStateChanged(connector):
             turn.state = replace(state, target_changes=state.target_changes | {connector})
@@ -75,7 +76,7 @@ def process(turn: Turn) -> None:
     if not (collected or (wants_rebalance and (pause == 0 or state.config is not state.store))):
         return
     # Determined before the snapshot is applied: a connector that a rebalance is about to assign is not "updated".
-    updates = [c for c in sorted(state.connector_updates) if c in state.slots]
+    updates = [c for c in sorted(state.connector_updates) if c in state.instances]
     targets = sorted(state.target_changes)
     turn.state = replace(state, config=state.store, connector_updates=frozenset(), target_changes=frozenset())
     leadership.empty_stopped(turn)
@@ -84,12 +85,12 @@ def process(turn: Turn) -> None:
         what = "updated, restarting" if remains else "removed, stopping"
         # For an updated connector, its next start is logged.
         turn.log("DEBUG" if remains else "INFO", f"{connector}: config {what} the connector", connector)
-        work.stop(turn, connector, successor=Successor.REPLACEMENT if remains else Successor.NONE)
+        work.stop(turn, connector, restart=RestartCause.REPLACEMENT if remains else RestartCause.NONE)
     healing.on_new_configs(turn, state.connector_updates)
     for connector in targets:
         _apply_target_state(turn, connector)
     if wants_rebalance and pause == 0:
-        former = sorted(t for t in state.task_updates if t in turn.state.slots)
+        former = sorted(t for t in state.task_updates if t in turn.state.instances)
         turn.state = replace(turn.state, needs_rebalance=None, task_updates=frozenset(),
                              reconfigured=turn.state.reconfigured | frozenset(former))
         work.release(turn, former)
@@ -120,4 +121,4 @@ def _apply_target_state(turn: Turn, connector: ConnectorName) -> None:
         return
     # A connector that resumes reports RUNNING, which leads to new task configs: so a configuration that arrived while
     # it was paused takes effect then.
-    work.propagate_target_state(turn, [i for i in turn.state.slots if connector_of(i) == connector], target)
+    work.propagate_target_state(turn, [i for i in turn.state.instances if connector_of(i) == connector], target)

@@ -10,11 +10,13 @@ from dataclasses import replace
 from functools import partial
 
 from actors.herder import config_changes, leadership, request_timeouts, requests, task_configs, zombie_fencing
+from actors.herder.continuations import PrivilegesClaimed
 from actors.herder.effects import Effect
 from actors.herder.events import Event, Payload, ProducersFenced, TaskConfigsPublished, TimerFired
 from actors.herder.fencing_state import Fenced, RecordFencing
+from actors.herder.own_requests import Publish, Reconfigure
 from actors.herder.standing import Phase
-from actors.herder.state import HerderState, PrivilegesClaimed, Publish, Queued, Reconfigure
+from actors.herder.state import HerderState, Queued
 from actors.herder.table import EVENTS, OPS, impossible
 from actors.herder.turn import Turn
 from actors.messages.correlation_ids import OpId

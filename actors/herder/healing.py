@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from actors.herder.instance import RestartCause
+from actors.herder.own_requests import Restart
 from actors.herder.standing import Phase
-from actors.herder.state import Healed, Restart, Successor, connector_of
+from actors.herder.state import Healed, connector_of
 from actors.herder.turn import Turn
 from actors.messages.events import InstanceRecovered, InstanceStalled
 from spark_tasks.config.healing import Healing
@@ -30,50 +32,50 @@ def policy_of(turn: Turn, item: ItemId) -> Healing:
 
 def on_failed(turn: Turn, item: ItemId) -> None:
     """An instance has failed. Called before its status is written, because the status includes the planned restart."""
-    policy, slot = policy_of(turn, item), turn.state.slots[item]
+    policy, instance = policy_of(turn, item), turn.state.instances[item]
     if not policy.failed or turn.state.phase in (Phase.HALTING, Phase.HALTED):
         _forget(turn, item)
         return
-    cause = f"failed: {_line(slot.trace or '')}"
-    if slot.permanent:
-        before = turn.state.healed.get(item, Healed(slot.epoch))
-        _remember(turn, item, replace(before, epoch=slot.epoch, cause=cause, outlook="permanent"))
+    cause = f"failed: {_line(instance.trace or '')}"
+    if instance.permanent:
+        before = turn.state.healed.get(item, Healed(instance.epoch))
+        _remember(turn, item, replace(before, epoch=instance.epoch, cause=cause, outlook="permanent"))
         turn.log("ERROR", f"{item}: a restart cannot fix this, so it stays FAILED: {cause}", item)
     else:
-        _plan(turn, item, policy, Restart(item, slot.epoch, Successor.AFTER_FAILURE), cause)
+        _plan(turn, item, policy, Restart(item, instance.epoch, RestartCause.AFTER_FAILURE), cause)
 
 
 def on_stalled(turn: Turn, event: InstanceStalled) -> None:
     """A connector or task makes no progress: reports it, and restarts it if its policy says so."""
-    slot = turn.state.slots.get(event.item)
-    failed = slot is not None and slot.state is State.FAILED
+    instance = turn.state.instances.get(event.item)
+    failed = instance is not None and instance.state is State.FAILED
     over = failed and isinstance(event.item, ConnectorTaskId)  # a connector that has failed may hang in a later stop()
-    if slot is None or slot.epoch != event.epoch or slot.stopping or over:
+    if instance is None or instance.epoch != event.epoch or instance.stopping or over:
         return
     turn.log("WARNING", f"{event.item}: {event.what}", event.item)
-    turn.set_slot(event.item, replace(slot, stalled=Stall(turn.now - event.for_ms, event.what[:MAX_STALL])))
+    turn.set_instance(event.item, replace(instance, stalled=Stall(turn.now - event.for_ms, event.what[:MAX_STALL])))
     policy = policy_of(turn, event.item)
-    restart = Restart(event.item, event.epoch, Successor.AFTER_STALL)
+    restart = Restart(event.item, event.epoch, RestartCause.AFTER_STALL)
     planned = restart in turn.state.own_requests()
     if policy.stalled and event.hangs and not (planned or failed):
         line = f"stalled: {_line(event.what)}"
         _plan(turn, event.item, policy, restart, line)
-    if slot.state is not None and turn.exists(event.item):
-        turn.status(event.item, slot.state, slot.trace, slot.version)
+    if instance.state is not None and turn.exists(event.item):
+        turn.status(event.item, instance.state, instance.trace, instance.version)
 
 
 def on_recovered(turn: Turn, event: InstanceRecovered) -> None:
     """What was stalled makes progress again: cancels its restart."""
-    slot, healed = turn.state.slots.get(event.item), turn.state.healed.get(event.item)
-    if slot is None or slot.epoch != event.epoch or slot.stopping or slot.stalled is None:
+    instance, healed = turn.state.instances.get(event.item), turn.state.healed.get(event.item)
+    if instance is None or instance.epoch != event.epoch or instance.stopping or instance.stalled is None:
         return
     turn.log("INFO", f"{event.item}: makes progress again after a stall", event.item)
-    turn.set_slot(event.item, replace(slot, stalled=None))
+    turn.set_instance(event.item, replace(instance, stalled=None))
     planned = healed is not None and healed.epoch == event.epoch and healed.next_ms is not None
-    if healed is not None and planned and slot.state is not State.FAILED:
+    if healed is not None and planned and instance.state is not State.FAILED:
         _remember(turn, event.item, replace(healed, outlook=None))
-    if slot.state is not None and turn.exists(event.item):
-        turn.status(event.item, slot.state, slot.trace, slot.version)
+    if instance.state is not None and turn.exists(event.item):
+        turn.status(event.item, instance.state, instance.trace, instance.version)
 
 
 def _plan(turn: Turn, item: ItemId, policy: Healing, request: Restart, cause: str) -> None:
@@ -90,16 +92,18 @@ def _plan(turn: Turn, item: ItemId, policy: Healing, request: Restart, cause: st
 def begin(turn: Turn, request: Restart) -> bool:
     """A planned restart is due: counts it, unless what it was planned for is over. Returns whether to restart."""
     state, item = turn.state, request.item
-    slot, healed = state.slots.get(item), state.healed.get(item)
-    if slot is None or healed is None or slot.epoch != request.epoch or slot.stopping or healed.epoch != request.epoch:
+    instance, healed = state.instances.get(item), state.healed.get(item)
+    if instance is None or healed is None or instance.stopping:
         return False
-    if request.cause is Successor.AFTER_STALL and healed.next_ms is None:  # the task has made progress meanwhile
+    if not instance.epoch == healed.epoch == request.epoch:
+        return False
+    if request.cause is RestartCause.AFTER_STALL and healed.next_ms is None:  # the task has made progress meanwhile
         return False
     recent = (*policy_of(turn, item).counted_restarts(healed.recent, turn.now), turn.now)
     _remember(turn, item, replace(healed, outlook=None, recent=recent, count=healed.count + 1))
     if turn.exists(item):
         # The instance may take long to stop; meanwhile its status must not show a next attempt that is in the past.
-        turn.status(item, State.RESTARTING, None, slot.version)
+        turn.status(item, State.RESTARTING, None, instance.version)
     return True
 
 
@@ -107,12 +111,12 @@ def on_stopping(turn: Turn, item: ItemId, *, disowned: bool) -> None:
     """An instance is being stopped for another reason than its planned restart, which is cancelled: stopping may take
     long, and meanwhile the status must not show a next attempt that is in the past.
     """
-    slot, known = turn.state.slots[item], turn.state.healed.get(item)
-    if known is None or known.next_ms is None or known.epoch != slot.epoch:
+    instance, known = turn.state.instances[item], turn.state.healed.get(item)
+    if known is None or known.next_ms is None or known.epoch != instance.epoch:
         return
     _remember(turn, item, replace(known, outlook=None))
-    if slot.state is not None and not disowned and turn.exists(item):
-        turn.status(item, slot.state, slot.trace, slot.version)
+    if instance.state is not None and not disowned and turn.exists(item):
+        turn.status(item, instance.state, instance.trace, instance.version)
 
 
 def on_started(turn: Turn, item: ItemId) -> None:
@@ -129,12 +133,12 @@ def on_new_configs(turn: Turn, connectors: Collection[ConnectorName]) -> None:
             _remember(turn, item, replace(known, recent=()))
         elif connector_of(item) in connectors:
             _forget(turn, item)
-    for item, slot in turn.state.slots.items():
-        if connector_of(item) in connectors and slot.state is State.FAILED and not slot.stopping:
+    for item, instance in turn.state.instances.items():
+        if connector_of(item) in connectors and instance.state is State.FAILED and not instance.stopping:
             planned = turn.state.healed.get(item)
-            if planned is None or planned.epoch != slot.epoch:
+            if planned is None or planned.epoch != instance.epoch:
                 on_failed(turn, item)
-            turn.status(item, State.FAILED, slot.trace, slot.version)
+            turn.status(item, State.FAILED, instance.trace, instance.version)
 
 
 def on_new_assignment(turn: Turn) -> None:

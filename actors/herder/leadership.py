@@ -7,9 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.assignment.protocol import Protocol
+from actors.herder.continuations import KeyWritten, PrivilegesClaimed
 from actors.herder.effects import ForgetTopics, MakeSessionKey, Timer
 from actors.herder.events import TimerFired
-from actors.herder.state import KeyWritten, PrivilegesClaimed, Publish, Reconfigure, connector_of
+from actors.herder.own_requests import Publish, Reconfigure
+from actors.herder.state import connector_of
 from actors.herder.turn import Turn
 from actors.messages.commands import ClaimWritePrivileges, PutStatus
 from spark_tasks.backoff import doubled

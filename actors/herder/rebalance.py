@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from actors.assignment.protocol import Allocation, Protocol
 from actors.herder import healing, leadership, work
+from actors.herder.continuations import JoinAgain, Released, ResolveAssignment
 from actors.herder.effects import Timer
 from actors.herder.events import Loaded, TimerFired
 from actors.herder.standing import (
@@ -28,7 +29,6 @@ from actors.herder.standing import (
     member_of,
     with_items,
 )
-from actors.herder.state import JoinAgain, Released, ResolveAssignment
 from actors.herder.turn import Turn
 from actors.messages.commands import JoinGroup, LeaveGroup, ReadConfigToEnd, RequestRejoin
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
@@ -54,7 +54,7 @@ def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
     turn.enter(Joining(Absence.OUTSIDE if member is Absence.SUSPENDED else member, Gate.WAITING))
     if event.eager:
         turn.state = replace(turn.state, allocation=Allocation())
-        work.release(turn, tuple(turn.state.slots))
+        work.release(turn, tuple(turn.state.instances))
     work.allow_join_when_released(turn)
 
 
@@ -71,7 +71,7 @@ def on_joined(turn: Turn, event: Joined) -> None:
     # Work that was released (a lost coordinator) after it was announced to the leader needs another rebalance.
     outdated = membership.protocol is not Protocol.EAGER and turn.state.announced != turn.state.allocation
     new_here = turn.state.membership is None
-    if new_here and turn.state.slots:
+    if new_here and turn.state.instances:
         turn.state = replace(turn.state, status_writes=StatusWrites.REPEAT_DUE)
     elif turn.state.status_writes is StatusWrites.SUSPENDED:
         turn.state = replace(turn.state, status_writes=StatusWrites.CURRENT)
@@ -214,7 +214,7 @@ def _count_failure(turn: Turn) -> None:
 
 def _give_up(turn: Turn, *, disowned: bool = False) -> None:
     turn.state = replace(turn.state, allocation=Allocation())
-    work.release(turn, tuple(turn.state.slots), disowned=disowned)
+    work.release(turn, tuple(turn.state.instances), disowned=disowned)
 
 
 def _leave(turn: Turn) -> None:
@@ -265,7 +265,7 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
         # This rebalance was based on configs that include the change, and the tasks concerned were not running.
         turn.state = replace(turn.state, needs_rebalance=None)
     if state.config is state.store:  # connectors that start now start with their newest configuration
-        here = frozenset(name for name in state.connector_updates if name in state.slots)
+        here = frozenset(name for name in state.connector_updates if name in state.instances)
         turn.state = replace(turn.state, connector_updates=here)
     if state.is_leader:
         leadership.on_settled(turn)
@@ -321,4 +321,4 @@ def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:
     absence = Absence.SUSPENDED if standing.member is Absence.SUSPENDED else Absence.OUTSIDE
     turn.enter(Joining(absence, standing.gate if isinstance(standing, Joining) else Gate.OPEN))
     turn.stage("polling the group coordinator")
-    work.release(turn, tuple(turn.state.slots), disowned=True)
+    work.release(turn, tuple(turn.state.instances), disowned=True)

@@ -19,12 +19,14 @@ from actors.errors import (
     RebalanceNeededError,
 )
 from actors.herder import dead_letters, limits, request_signatures, restarts, task_configs, zombie_fencing
+from actors.herder.continuations import AnswerWith, OffsetsRead, WriteNext
 from actors.herder.effects import Delegate, Validate
 from actors.herder.events import RequestReceived, TimerFired, Validated
 from actors.herder.fencing_state import RecordFencing
+from actors.herder.own_requests import OwnRequest, Publish, Reconfigure, Restart
 from actors.herder.patch_state import Patched
 from actors.herder.standing import Phase
-from actors.herder.state import AnswerWith, OffsetsRead, OwnRequest, Publish, Queued, Reconfigure, Restart, WriteNext
+from actors.herder.state import Queued
 from actors.herder.turn import Turn
 from actors.messages.commands import (
     ConfigWrite,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from actors.errors import NotAssignedError, NotLeaderError, RequestTargetError
 from actors.herder import healing, work
-from actors.herder.state import Restart, Successor
+from actors.herder.instance import RestartCause
+from actors.herder.own_requests import Restart
 from actors.herder.turn import Turn
 from actors.messages.correlation_ids import RequestId
 from actors.messages.requests import ConnectorStateInfo
@@ -87,7 +88,7 @@ def _restart(turn: Turn, request: RestartRequest) -> None:
         if item in turn.state.allocation and not stale:
             turn.log("DEBUG", f"{item}: restarting (includeTasks={request.include_tasks}, "
                               f"onlyFailed={request.only_failed})", item)
-            work.stop(turn, item, successor=Successor.RESTART)
+            work.stop(turn, item, restart=RestartCause.RESTART)
 
 
 def heal(turn: Turn, request: Restart) -> None:
@@ -95,7 +96,7 @@ def heal(turn: Turn, request: Restart) -> None:
     if healing.begin(turn, request):
         turn.log("DEBUG", f"{request.item}: restarting after a {request.cause.value} (errors.restart.policy)",
                  request.item)
-        work.stop(turn, request.item, successor=request.cause)
+        work.stop(turn, request.item, restart=request.cause)
 
 
 def _elsewhere(turn: Turn, item: ItemId) -> RequestTargetError:
@@ -117,7 +118,7 @@ def restart_item(turn: Turn, request_id: RequestId, item: ItemId) -> None:
         turn.reply(request_id, error=ConnectError(left_out[item]))
     elif item in turn.state.allocation:
         turn.stage(f"restarting {'task' if isinstance(item, ConnectorTaskId) else 'connector'} {item}")
-        work.stop(turn, item, (request_id,), successor=Successor.REQUESTED)
+        work.stop(turn, item, (request_id,), restart=RestartCause.REQUESTED)
         turn.stage_done()
     else:
         turn.reply(request_id, error=_elsewhere(turn, item))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.herder import effects, work, zombie_fencing
+from actors.herder.continuations import HaltFlushed
 from actors.herder.events import HaltRequested, RequestReceived, TimerFired
 from actors.herder.standing import Halted, Halting, with_items
-from actors.herder.state import HaltFlushed
 from actors.herder.turn import Turn
 from actors.messages.commands import FlushStatuses, LeaveGroup
 from actors.messages.events import ConnectorStateReported, TaskStateReported
@@ -29,7 +29,7 @@ def on_requested(turn: Turn, _: HaltRequested) -> None:
     turn.state = replace(state, standing=Halting(state.member), release=with_items(state.release, frozenset()))
     work.refuse_waiting(turn, _refusal())
     zombie_fencing.refuse_waiting(turn, _refusal())
-    for item in tuple(turn.state.slots):
+    for item in tuple(turn.state.instances):
         work.stop(turn, item)
     _flush_when_empty(turn)
 
@@ -49,7 +49,7 @@ def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
 def _flush_when_empty(turn: Turn) -> None:
     """Once the last instance has stopped, flushes the last statuses."""
     state = turn.state
-    if not state.slots and not state.expects(HaltFlushed()):
+    if not state.instances and not state.expects(HaltFlushed()):
         turn.emit(FlushStatuses(turn.op(HaltFlushed())))
 
 

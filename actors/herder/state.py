@@ -7,20 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Final, Literal
+from typing import Literal
 
 from actors.assignment.protocol import Allocation, Membership
-from actors.herder.fencing_state import (
-    Fenced,
-    Fencing,
-    FencingChecked,
-    FencingRead,
-    FencingRecorded,
-    RecordFencing,
-    RestartRead,
-    StartVerified,
-)
+from actors.herder.continuations import Continuation
+from actors.herder.fencing_state import Fencing
+from actors.herder.instance import Instance
+from actors.herder.own_requests import OwnRequest
 from actors.herder.patch_state import Patched
 from actors.herder.standing import (
     NO_GENERATION,
@@ -34,13 +27,12 @@ from actors.herder.standing import (
     Standing,
     StatusWrites,
 )
-from actors.messages.commands import ConfigWrite
 from actors.messages.correlation_ids import Epoch, OpId, RequestId
-from actors.messages.requests import AlterOffsets, Request, RequestStage
+from actors.messages.requests import Request, RequestStage
 from spark_tasks.config.healing import Healing
 from storage.config.state import ClusterConfigState, RestartRequest
-from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, State, WorkerId
-from storage.status.state import Restarts, Stall
+from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, WorkerId
+from storage.status.state import Restarts
 
 
 def is_task(item: ItemId) -> bool:
@@ -74,67 +66,6 @@ class HerderSettings:
     healing: Callable[[Config], Healing] = field(default=lambda _: Healing(), compare=False)
 
 
-class Successor(Enum):
-    """Which instance of the same item follows one that is being stopped."""
-
-    NONE = "none"
-    REPLACEMENT = "replacement"  # a new configuration
-    REQUESTED = "requested"  # a request to restart this item alone
-    RESTART = "restart"  # part of a restart plan
-    AFTER_FAILURE = "failure"  # an automatic restart (errors.restart.*)
-    AFTER_STALL = "stall"  # an automatic restart (errors.restart.*)
-
-    @property
-    def is_announced(self) -> bool:
-        """Whether its start is announced as RESTARTING (KIP-745)."""
-        return self not in (Successor.NONE, Successor.REPLACEMENT, Successor.REQUESTED)
-
-    @property
-    def start_text(self) -> str:
-        """The words of the log line about its start."""
-        return _START_TEXTS[self]
-
-
-_START_TEXTS: Final = {
-    Successor.NONE: "started", Successor.REPLACEMENT: "restarted with a new configuration",
-    Successor.REQUESTED: "restarted on request", Successor.RESTART: "restarted on request",
-    Successor.AFTER_FAILURE: "restarted after a failure (errors.restart.policy)",
-    Successor.AFTER_STALL: "restarted after a stall (errors.restart.policy)",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Stopping:
-    """An instance is being stopped. `disowned`: the membership was lost, so the final status is written as by a worker
-    outside the group.
-    """
-
-    successor: Successor = Successor.NONE
-    disowned: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One running instance of an item on this worker.
-
-    `generated`: the task configs that the connector generated last. `waiting`: requests that are answered when the
-    instance (or its successor, if there is to be one) reports for the first time. `permanent`: a restart cannot fix its
-    failure. `stopping`: set while it is being stopped. `stalled`: set while it makes no progress. `follows`: why it
-    succeeds another instance.
-    """
-
-    epoch: Epoch
-    state: State | None = None
-    trace: str | None = None
-    version: str | None = None
-    permanent: bool = False
-    stopping: Stopping | None = None
-    stalled: Stall | None = None
-    waiting: tuple[RequestId, ...] = ()
-    generated: tuple[Config, ...] | None = None
-    follows: Successor = Successor.NONE
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Queued:
     """A request in the queue, ordered by due time, then by arrival. Without a request id it is the herder's own.
@@ -147,120 +78,6 @@ class Queued:
     request_id: RequestId | None = field(compare=False)
     request: Request | Patched | OwnRequest = field(compare=False)
     until_ms: int | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Reconfigure:
-    """The herder's own request: has a local connector generate its task configs; `attempt`: the failures so far."""
-
-    connector: ConnectorName
-    attempt: int = 0
-    first_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """The leader's own request: writes the task configs that a local connector generated."""
-
-    reconfigure: Reconfigure
-    configs: tuple[Config, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """The herder's own request: restarts an instance that has failed or stalled (errors.restart.*)."""
-
-    item: ItemId
-    epoch: Epoch
-    cause: Literal[Successor.AFTER_FAILURE, Successor.AFTER_STALL]
-
-
-OwnRequest = Reconfigure | Publish | RecordFencing | Restart
-
-
-# ---------------------------------------------------------------- continuations of ops
-@dataclass(frozen=True, slots=True)
-class AnswerWith:
-    """Answers a request with `value`, or with the op's error."""
-
-    request_id: RequestId | None
-    value: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class WriteNext:
-    """Writes once more, then answers."""
-
-    request_id: RequestId
-    write: ConfigWrite
-    value: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetsRead:
-    """The config topic was read before offsets are altered."""
-
-    request_id: RequestId
-    request: AlterOffsets
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedTasks:
-    """A connector's new task configs were written or sent to the leader, or that failed."""
-
-    reconfigure: Reconfigure
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratedTasks:
-    """A connector was asked for its task configs."""
-
-    reconfigure: Reconfigure
-
-
-@dataclass(frozen=True, slots=True)
-class ResolveAssignment:
-    """The config topic was read for the assignment of a generation; `then_rejoin`: the rebalance itself had failed."""
-
-    then_rejoin: bool
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class JoinAgain:
-    """The config topic was read after a backoff outside the group."""
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """The statuses of released work are flushed."""
-
-
-@dataclass(frozen=True, slots=True)
-class HaltFlushed:
-    """The last statuses are flushed; leaves the group."""
-
-
-@dataclass(frozen=True, slots=True)
-class StatusesCaughtUp:
-    """The statuses that others wrote while this process was suspended have been read."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyWritten:
-    """A session key was written."""
-
-
-@dataclass(frozen=True, slots=True)
-class PrivilegesClaimed:
-    """The leader may write the config topic."""
-
-
-Continuation = (
-    AnswerWith | WriteNext | PublishedTasks | GeneratedTasks | ResolveAssignment | JoinAgain | Released
-    | HaltFlushed | KeyWritten | PrivilegesClaimed | FencingRead | Fenced | FencingChecked | FencingRecorded
-    | StartVerified | RestartRead | OffsetsRead | StatusesCaughtUp
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,13 +112,12 @@ class HerderState:
 
     `store` is the newest snapshot of the config topic; `config` is the one that decisions are based on, which is
     updated only at defined moments. `needs_rebalance` is the config offset that the next rebalance has to cover,
-    `settled_ms` is when the last rebalance ended. `allocation` is what this worker has to run, `slots` is what it runs,
-    `changed` is the items whose slots the last step changed, `announced` is the allocation that was last sent to the
-    leader, and `release` is what the group waits for. `busy` is the op that the request queue waits for. `claims`
-    counts the answers to claims to write the config topic; `failed_claims` and `failed_keys` count failures in a row,
-    of claims and of writing a session key. `request_timeout_at`: when the timer for requests that have waited too long
-    fires. `healed`: the automatic restarts of what failed or stalled. `clock_ms`: the time of the last
-    event.
+    `settled_ms` is when the last rebalance ended. `allocation` is what this worker has to run, `instances` is what it
+    runs, `changed` is the items whose instances the last step changed, `announced` is the allocation that was last sent
+    to the leader, and `release` is what the group waits for. `busy` is the op that the queue waits for. `claims` counts
+    the answers to claims to write the config topic; `failed_claims` and `failed_keys` count failures in a row, of
+    claims and of writing a session key. `request_timeout_at`: when the timer for requests that have waited too long
+    fires. `healed`: the automatic restarts of what failed or stalled. `clock_ms`: the time of the last event.
     """
 
     settings: HerderSettings
@@ -309,7 +125,7 @@ class HerderState:
     store: ClusterConfigState = field(default_factory=ClusterConfigState)
     config: ClusterConfigState = field(default_factory=ClusterConfigState)
     allocation: Allocation = field(default_factory=Allocation)
-    slots: Mapping[ItemId, Slot] = field(default_factory=dict)
+    instances: Mapping[ItemId, Instance] = field(default_factory=dict)
     release: Release = field(default_factory=NothingReleased)
     status_writes: StatusWrites = StatusWrites.CURRENT
     announced: Allocation = field(default_factory=Allocation)

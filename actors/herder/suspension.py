@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.herder import rebalance, work
+from actors.herder.continuations import StatusesCaughtUp
 from actors.herder.effects import Timer
 from actors.herder.events import Suspended, TimerFired
 from actors.herder.standing import Absence, Gate, Joining, StatusWrites
-from actors.herder.state import StatusesCaughtUp
 from actors.herder.turn import Turn
 from actors.messages.commands import ReadStatuses, RequestRejoin
 from actors.messages.events import CoordinatorLost
@@ -28,7 +28,7 @@ def while_halting(turn: Turn, _: Suspended) -> None:
 def while_out(turn: Turn, event: Suspended) -> None:
     """The leader may have assigned the work that it held for this worker to others: stops everything."""
     while_halting(turn, event)
-    work.release(turn, tuple(turn.state.slots), disowned=True)
+    work.release(turn, tuple(turn.state.instances), disowned=True)
 
 
 def while_member(turn: Turn, event: Suspended) -> None:

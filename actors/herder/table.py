@@ -25,18 +25,7 @@ from actors.herder import (
     work,
     zombie_fencing,
 )
-from actors.herder.effects import Timer
-from actors.herder.events import HaltRequested, Loaded, RequestReceived, Suspended, Validated
-from actors.herder.fencing_state import (
-    Fenced,
-    FencingChecked,
-    FencingRead,
-    FencingRecorded,
-    RestartRead,
-    StartVerified,
-)
-from actors.herder.standing import Phase
-from actors.herder.state import (
+from actors.herder.continuations import (
     AnswerWith,
     GeneratedTasks,
     HaltFlushed,
@@ -50,6 +39,10 @@ from actors.herder.state import (
     StatusesCaughtUp,
     WriteNext,
 )
+from actors.herder.effects import Timer
+from actors.herder.events import HaltRequested, Loaded, RequestReceived, Suspended, Validated
+from actors.herder.fencing_state import Fenced, FencingChecked, FencingRead, FencingRecorded, RestartRead, StartVerified
+from actors.herder.standing import Phase
 from actors.herder.turn import Turn
 from actors.messages.events import (
     ConfigChanged,

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from actors.herder.continuations import GeneratedTasks, PublishedTasks
 from actors.herder.effects import AskTaskConfigs, SendTaskConfigs
 from actors.herder.limits import room_refusal
-from actors.herder.state import GeneratedTasks, Publish, PublishedTasks, Reconfigure
+from actors.herder.own_requests import Publish, Reconfigure
 from actors.herder.turn import Turn
 from actors.messages.commands import PutTaskConfigSet, WriteConfig
 from actors.messages.events import TaskConfigsGenerated, TaskReconfigurationRequested
@@ -24,8 +25,8 @@ def on_requested(turn: Turn, event: TaskReconfigurationRequested) -> None:
     """A connector reports that its task configs are out of date. This replaces its requests that wait: each one that
     fails is repeated until it succeeds, so that they would become more and more.
     """
-    slot = turn.state.slots.get(event.connector)
-    if slot is not None and slot.epoch == event.epoch:
+    instance = turn.state.instances.get(event.connector)
+    if instance is not None and instance.epoch == event.epoch:
         turn.state = replace(turn.state, queue=tuple(
             queued for queued in turn.state.queue
             if not (isinstance(queued.request, Reconfigure) and queued.request.connector == event.connector)))
@@ -34,9 +35,10 @@ def on_requested(turn: Turn, event: TaskReconfigurationRequested) -> None:
 
 def reconfigure(turn: Turn, request: Reconfigure) -> None:
     """Asks the connector for its task configs, if it still runs here."""
-    slot = turn.state.slots.get(request.connector)
+    instance = turn.state.instances.get(request.connector)
     target = turn.state.config.target_state(request.connector)
-    if slot is None or slot.stopping or slot.state is not State.RUNNING or target is not TargetState.STARTED:
+    runs = target is TargetState.STARTED and instance is not None and instance.state is State.RUNNING
+    if instance is None or instance.stopping or not runs:
         text = f"{request.connector}: not reconfigured: the connector does not run on this worker"
         turn.log("DEBUG", text, request.connector)
         return
@@ -46,19 +48,19 @@ def reconfigure(turn: Turn, request: Reconfigure) -> None:
         turn.log("DEBUG", text, request.connector)
         return
     op = turn.op(GeneratedTasks(request))
-    turn.emit(AskTaskConfigs(request.connector, slot.epoch, op))
+    turn.emit(AskTaskConfigs(request.connector, instance.epoch, op))
 
 
 def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
     """Publishes the configs if they, or the connector config that they were generated from, are new."""
     then = turn.take_op(event.op)
-    slot = turn.state.slots.get(event.connector)
-    if not isinstance(then, GeneratedTasks) or slot is None or slot.epoch != event.epoch:
+    instance = turn.state.instances.get(event.connector)
+    if not isinstance(then, GeneratedTasks) or instance is None or instance.epoch != event.epoch:
         return
     if event.error is not None:
         retry(turn, then.reconfigure, event.error)
         return
-    turn.set_slot(event.connector, replace(slot, generated=event.configs))
+    turn.set_instance(event.connector, replace(instance, generated=event.configs))
     if not changed(turn, event.connector, event.configs):
         turn.log("DEBUG", f"{event.connector}: task configs are unchanged", event.connector)
         return
@@ -79,10 +81,10 @@ def check_later(turn: Turn, connector: ConnectorName) -> None:
     They belong to the first half of a stop, or they are late: written by a worker that ran the connector before, or by
     a slow request.
     """
-    slot = turn.state.slots.get(connector)
-    if slot is None or slot.generated is None:
+    instance = turn.state.instances.get(connector)
+    if instance is None or instance.generated is None:
         return
-    if list(slot.generated) != turn.state.store.raw_task_configs(connector):
+    if list(instance.generated) != turn.state.store.raw_task_configs(connector):
         turn.enqueue(None, Reconfigure(connector, 0, turn.now), CHECK_AFTER_MS)
 
 

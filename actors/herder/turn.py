@@ -8,7 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from actors.herder.continuations import Continuation
 from actors.herder.effects import Effect, Log, Reply, SetTimer, Timer, TimerKey
+from actors.herder.instance import Instance
+from actors.herder.own_requests import OwnRequest
 from actors.herder.patch_state import Patched
 from actors.herder.standing import (
     NO_GENERATION,
@@ -21,15 +24,7 @@ from actors.herder.standing import (
     StatusWrites,
     Syncing,
 )
-from actors.herder.state import (
-    Continuation,
-    Healed,
-    HerderState,
-    OwnRequest,
-    Queued,
-    Slot,
-    connector_of,
-)
+from actors.herder.state import Healed, HerderState, Queued, connector_of
 from actors.messages.commands import PutStatus
 from actors.messages.correlation_ids import OpId, RequestId
 from actors.messages.requests import Request, RequestStage
@@ -43,7 +38,7 @@ MAX_TRACE = 100_000  # characters, each of up to six bytes in JSON: brokers refu
 class Turn:
     """Collects a step's new state and effects. It exists for one step only, and nothing outside the step sees it."""
 
-    __slots__ = ("_own_slots", "changed", "effects", "now", "state", "statuses")
+    __slots__ = ("_own_instances", "changed", "effects", "now", "state", "statuses")
 
     def __init__(self, state: HerderState, now: int, statuses: StatusState) -> None:
         self.state = state
@@ -51,7 +46,7 @@ class Turn:
         self.statuses = statuses
         self.effects: list[Effect] = []
         self.changed: set[ItemId] = set()
-        self._own_slots: dict[ItemId, Slot] | None = None
+        self._own_instances: dict[ItemId, Instance] | None = None
         if now < state.clock_ms:
             self._set_back(state.clock_ms - now)
 
@@ -93,7 +88,7 @@ class Turn:
     def attempt(self, do: Callable[[], None]) -> Exception | None:
         """Does one part of the step. If it raises, its changes are undone, and the error is logged and returned."""
         state, effects = self.state, len(self.effects)
-        self._own_slots = None  # those of `state` stay as they are
+        self._own_instances = None  # those of `state` stay as they are
         try:
             do()
         except Exception as error:  # noqa: BLE001 - any defect concerns this part of the step only
@@ -159,28 +154,28 @@ class Turn:
         if stage is not None and stage.completed_ms is None:
             self.state = replace(self.state, stage=replace(stage, completed_ms=self.now))
 
-    def set_slot(self, item: ItemId, slot: Slot) -> None:
-        """Replaces the slot of an item."""
-        self._writable_slots()[item] = slot
+    def set_instance(self, item: ItemId, instance: Instance) -> None:
+        """Replaces the instance of an item."""
+        self._writable_instances()[item] = instance
         self.changed.add(item)
 
-    def update_slots(self, update: Callable[[ItemId, Slot], Slot]) -> None:
-        """Replaces the slot of every item."""
-        slots = self._writable_slots()
-        slots.update({item: update(item, slot) for item, slot in slots.items()})
-        self.changed.update(slots)
+    def update_instances(self, update: Callable[[ItemId, Instance], Instance]) -> None:
+        """Replaces the instance of every item."""
+        instances = self._writable_instances()
+        instances.update({item: update(item, instance) for item, instance in instances.items()})
+        self.changed.update(instances)
 
-    def drop_slot(self, item: ItemId) -> Slot:
-        """Removes and returns the slot of an item."""
+    def drop_instance(self, item: ItemId) -> Instance:
+        """Removes and returns the instance of an item."""
         self.changed.add(item)
-        return self._writable_slots().pop(item)
+        return self._writable_instances().pop(item)
 
-    def _writable_slots(self) -> dict[ItemId, Slot]:
+    def _writable_instances(self) -> dict[ItemId, Instance]:
         # A step copies the mapping once, however many instances it starts.
-        if self._own_slots is None or self._own_slots is not self.state.slots:
-            self._own_slots = dict(self.state.slots)
-            self.state = replace(self.state, slots=self._own_slots)
-        return self._own_slots
+        if self._own_instances is None or self._own_instances is not self.state.instances:
+            self._own_instances = dict(self.state.instances)
+            self.state = replace(self.state, instances=self._own_instances)
+        return self._own_instances
 
     def exists(self, item: ItemId) -> bool:
         """Whether the item is still configured. If not, the leader removes its status."""
@@ -198,8 +193,9 @@ class Turn:
         safe = state in (State.UNASSIGNED, State.FAILED) and not (first and self.state.membership is not None)
         generation = NO_GENERATION if disowned else self.state.generation
         healed = self.state.healed.get(item) if state is not State.UNASSIGNED else None
-        slot = self.state.slots.get(item)
-        stalled = slot.stalled if slot is not None and not slot.stopping and slot.state is state else None
+        instance = self.state.instances.get(item)
+        is_current = instance is not None and not instance.stopping and instance.state is state
+        stalled = instance.stalled if instance is not None and is_current else None
         trace = trace and shortened(trace, MAX_TRACE)
         status = Status(item, state, self.state.settings.worker_id, generation, trace, version,
                         None if healed is None else healed.restarts, stalled)

@@ -7,22 +7,13 @@ from dataclasses import replace
 
 from actors.errors import ConflictError
 from actors.herder import healing
+from actors.herder.continuations import AnswerWith, GeneratedTasks, OffsetsRead, Released, WriteNext
 from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance, Timer
 from actors.herder.events import TimerFired
+from actors.herder.instance import Instance, RestartCause, Stopping
+from actors.herder.own_requests import Reconfigure
 from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, with_items
-from actors.herder.state import (
-    AnswerWith,
-    GeneratedTasks,
-    OffsetsRead,
-    Reconfigure,
-    Released,
-    Slot,
-    Stopping,
-    Successor,
-    WriteNext,
-    connector_of,
-    is_task,
-)
+from actors.herder.state import connector_of, is_task
 from actors.herder.turn import Turn
 from actors.messages.commands import AllowJoin, FlushStatuses, StartConnector, StartTask
 from actors.messages.correlation_ids import Epoch, RequestId
@@ -34,8 +25,8 @@ _BECAME = {State.RUNNING: "resumed", State.PAUSED: "paused", State.STOPPED: "sto
 
 
 def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (),
-          follows: Successor = Successor.NONE) -> None:
-    """Starts an instance of an allocated item; without a configuration it becomes FAILED at once. `follows`: why it
+          restarted: RestartCause = RestartCause.NONE) -> None:
+    """Starts an instance of an allocated item; without a configuration it becomes FAILED at once. `restarted`: why it
     succeeds another one.
     """
     config = turn.state.config
@@ -54,9 +45,9 @@ def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (),
             turn.reply(request_id)
         return
     epoch = Epoch(turn.next_number())
-    turn.set_slot(item, Slot(epoch, waiting=waiting, follows=follows))
+    turn.set_instance(item, Instance(epoch, waiting=waiting, restarted=restarted))
     healing.on_started(turn, item)
-    if follows.is_announced:
+    if restarted.is_announced:
         turn.status(item, State.RESTARTING)
     if isinstance(item, ConnectorTaskId):
         generation = config.task_config_generations.get(name, 0)
@@ -66,27 +57,28 @@ def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (),
     turn.emit(StartInstance(item, epoch, command))
 
 
-def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, successor: Successor = Successor.NONE,
+def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, restart: RestartCause = RestartCause.NONE,
          disowned: bool = False) -> None:
-    """Stops an instance; its successor, if there is to be one, starts once it has stopped. `disowned`: see Stopping."""
-    slot = turn.state.slots.get(item)
-    if slot is None:
-        if successor is not Successor.NONE:
-            start(turn, item, waiting, successor)
+    """Stops an instance; with `restart`, another one starts once it has stopped. `disowned`: see Stopping."""
+    instance = turn.state.instances.get(item)
+    if instance is None:
+        if restart is not RestartCause.NONE:
+            start(turn, item, waiting, restart)
         return
-    disowned = disowned or (slot.stopping is not None and slot.stopping.disowned)
-    turn.set_slot(item, replace(slot, stopping=Stopping(successor, disowned), waiting=slot.waiting + waiting))
-    if not slot.stopping:
+    disowned = disowned or (instance.stopping is not None and instance.stopping.disowned)
+    stopping = Stopping(restart, disowned)
+    turn.set_instance(item, replace(instance, stopping=stopping, waiting=instance.waiting + waiting))
+    if not instance.stopping:
         healing.on_stopping(turn, item, disowned=disowned)
-        turn.emit(StopInstance(item, slot.epoch))
-        turn.timer((Timer.STOP, str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
+        turn.emit(StopInstance(item, instance.epoch))
+        turn.timer((Timer.STOP, str(instance.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
 
 
 def release(turn: Turn, items: Iterable[ItemId], *, disowned: bool = False) -> None:
     """Stops instances that the group waits for: the next join, or the end of the rebalance, follows once they have
     stopped. `disowned`: see Stopping.
     """
-    held = [item for item in items if item in turn.state.slots]
+    held = [item for item in items if item in turn.state.instances]
     turn.state = replace(turn.state, release=with_items(turn.state.release, turn.state.releasing | frozenset(held)))
     for item in held:
         stop(turn, item, disowned=disowned)
@@ -95,8 +87,9 @@ def release(turn: Turn, items: Iterable[ItemId], *, disowned: bool = False) -> N
 def start_missing(turn: Turn) -> None:
     """Starts what is allocated but does not run, connectors first."""
     for item in turn.state.allocated():
-        if item not in turn.state.slots:
-            start(turn, item, follows=Successor.REPLACEMENT if item in turn.state.reconfigured else Successor.NONE)
+        if item not in turn.state.instances:
+            is_replaced = item in turn.state.reconfigured
+            start(turn, item, restarted=RestartCause.REPLACEMENT if is_replaced else RestartCause.NONE)
 
 
 def tell_moved(turn: Turn) -> None:
@@ -104,7 +97,7 @@ def tell_moved(turn: Turn) -> None:
     logged when they stopped.
     """
     for task in sorted(turn.state.reconfigured):
-        if task not in turn.state.slots:
+        if task not in turn.state.instances:
             turn.log("INFO", f"{task}: task stopped", task)
     turn.state = replace(turn.state, reconfigured=frozenset())
 
@@ -114,18 +107,18 @@ def repeat_statuses(turn: Turn, *, lost: bool = False) -> None:
     that removes the statuses of a deleted connector may remove those of a new connector of the same name with them.
     """
     known = turn.statuses
-    for item, slot in turn.state.slots.items():
+    for item, instance in turn.state.instances.items():
         if lost and (item.task in known.tasks.get(item.connector, {}) if isinstance(item, ConnectorTaskId)
                      else item in known.connectors):
             continue
-        if slot.state is not None and not slot.stopping:
-            turn.status(item, slot.state, slot.trace, slot.version)
+        if instance.state is not None and not instance.stopping:
+            turn.status(item, instance.state, instance.trace, instance.version)
 
 
 def report_stopped(turn: Turn) -> None:
     """Writes UNASSIGNED for what is allocated but does not run: it stopped while this worker was not a member."""
     for item in turn.state.allocated():
-        if item not in turn.state.slots and turn.exists(item):
+        if item not in turn.state.instances and turn.exists(item):
             turn.status(item, State.UNASSIGNED)
 
 
@@ -136,81 +129,82 @@ def report_gone(turn: Turn) -> None:
     statuses, me = turn.statuses, turn.state.settings.worker_id
     known = [*statuses.connectors.values(), *(s for some in statuses.tasks.values() for s in some.values())]
     for status in known:
-        if status.worker_id == me and status.state is not State.UNASSIGNED and status.id not in turn.state.slots:
+        if status.worker_id == me and status.state is not State.UNASSIGNED and status.id not in turn.state.instances:
             turn.status(status.id, State.UNASSIGNED, disowned=True)
 
 
 def propagate_target_state(turn: Turn, items: Iterable[ItemId], target: TargetState) -> None:
     """Sends the instances of these items, which run here, their new target state."""
     for item in items:
-        slot = turn.state.slots[item]
-        if not slot.stopping:
-            turn.emit(ChangeInstance(item, slot.epoch, target))
+        instance = turn.state.instances[item]
+        if not instance.stopping:
+            turn.emit(ChangeInstance(item, instance.epoch, target))
 
 
 def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) -> None:
     """An instance reports its state; reports of an abandoned instance are ignored."""
     item: ItemId = report.task if isinstance(report, TaskStateReported) else report.connector
-    slot = turn.state.slots.get(item)
-    if slot is None or slot.epoch != report.epoch:
+    instance = turn.state.instances.get(item)
+    if instance is None or instance.epoch != report.epoch:
         turn.log("DEBUG", f"{item}: ignored the state {report.state.value} of an earlier instance", item)
         return
     kind = "task" if is_task(item) else "connector"
     if report.stopped_for_good:
-        if slot.state is not State.STOPPED:  # which was logged already
+        if instance.state is not State.STOPPED:  # which was logged already
             # Then its start is logged, as a restart.
-            continues = _continues(turn, item, slot.stopping or Stopping()) or item in turn.state.reconfigured
+            continues = _continues(turn, item, instance.stopping or Stopping()) or item in turn.state.reconfigured
             turn.log("DEBUG" if continues else "INFO", f"{item}: {kind} stopped", item)
         _gone(turn, item)
         return
-    if slot.stopping and report.state is not State.FAILED:
+    if instance.stopping and report.state is not State.FAILED:
         return
-    stalled = slot.stalled if report.state is not State.FAILED else None
-    waiting = slot.waiting if slot.stopping else ()  # for its successor, or for its end
-    turn.set_slot(item, replace(slot, state=report.state, trace=report.trace, version=report.version, waiting=waiting,
-                                permanent=report.permanent, stalled=stalled))
-    if report.state is State.FAILED and not slot.stopping:
+    stalled = instance.stalled if report.state is not State.FAILED else None
+    waiting = instance.waiting if instance.stopping else ()  # for the next one, or for its end
+    turn.set_instance(item, replace(instance, state=report.state, trace=report.trace, version=report.version,
+                                    waiting=waiting, permanent=report.permanent, stalled=stalled))
+    if report.state is State.FAILED and not instance.stopping:
         healing.on_failed(turn, item)
-    turn.status(item, report.state, report.trace, report.version, first=slot.state is None and not slot.stopping)
+    first = instance.state is None and not instance.stopping
+    turn.status(item, report.state, report.trace, report.version, first=first)
     # As in Kafka Connect, where only the creation of a task belongs to the request to restart it.
     failed = report.state is State.FAILED and not (isinstance(report, TaskStateReported) and report.created)
-    for request_id in () if slot.stopping else slot.waiting:
+    for request_id in () if instance.stopping else instance.waiting:
         turn.reply(request_id, error=ConnectError(f"Failed to start {kind}: {item}") if failed else None)
-    if became := _became(slot, report.state):
+    if became := _became(instance, report.state):
         turn.log("INFO", f"{item}: {kind} {became}", item)
     if report.state is State.RUNNING and not isinstance(item, ConnectorTaskId):
         turn.enqueue(None, Reconfigure(item, 0, turn.now))
 
 
-def _became(slot: Slot, state: State) -> str | None:
+def _became(instance: Instance, state: State) -> str | None:
     """The words of the log line about an instance's new state; None if there is none. That it has failed is logged by
     its actor.
     """
-    if state is slot.state:
+    if state is instance.state:
         return None
-    if slot.state is not None:
+    if instance.state is not None:
         return _BECAME.get(state)
     if state is State.RUNNING:
-        return slot.follows.start_text
-    if slot.follows is not Successor.NONE:
-        return f"{slot.follows.start_text} ({state.value})"
+        return instance.restarted.start_text
+    if instance.restarted is not RestartCause.NONE:
+        return f"{instance.restarted.start_text} ({state.value})"
     return f"assigned to this worker, and {_BECAME[state]}" if state in _BECAME else None
 
 
 def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
     """The graceful stop took too long: continues without the instance."""
     epoch = Epoch(int(event.key[1]))
-    for item, slot in turn.state.slots.items():
-        if slot.epoch == epoch and slot.stopping:
+    for item, instance in turn.state.instances.items():
+        if instance.epoch == epoch and instance.stopping:
             turn.emit(AbandonInstance(item, epoch, turn.state.settings.graceful_stop_ms))
             _gone(turn, item)
             return
 
 
 def _gone(turn: Turn, item: ItemId) -> None:
-    slot = turn.drop_slot(item)
-    stopping = slot.stopping or Stopping()
-    turn.emit(CancelTimer((Timer.STOP, str(slot.epoch))))
+    instance = turn.drop_instance(item)
+    stopping = instance.stopping or Stopping()
+    turn.emit(CancelTimer((Timer.STOP, str(instance.epoch))))
     if not is_task(item):  # its outstanding requests will not be answered
         ops = {op: then for op, then in turn.state.ops.items()
                if not (isinstance(then, GeneratedTasks) and then.reconfigure.connector == item)}
@@ -218,9 +212,9 @@ def _gone(turn: Turn, item: ItemId) -> None:
     if turn.exists(item):
         turn.status(item, State.UNASSIGNED, disowned=stopping.disowned)
     if _continues(turn, item, stopping):
-        start(turn, item, slot.waiting, stopping.successor)
+        start(turn, item, instance.waiting, stopping.restart)
     else:
-        for request_id in slot.waiting:
+        for request_id in instance.waiting:
             turn.reply(request_id, error=ConflictError(f"{item} was stopped before it could be restarted"))
     if item in turn.state.releasing:
         turn.state = replace(turn.state, release=with_items(turn.state.release, turn.state.releasing - {item}))
@@ -230,7 +224,7 @@ def _gone(turn: Turn, item: ItemId) -> None:
 
 def _continues(turn: Turn, item: ItemId, stopping: Stopping) -> bool:
     """Whether another instance follows here."""
-    wanted = stopping.successor is not Successor.NONE and item in turn.state.allocation
+    wanted = stopping.restart is not RestartCause.NONE and item in turn.state.allocation
     return wanted and turn.state.phase not in (Phase.HALTING, Phase.HALTED)
 
 
@@ -266,10 +260,10 @@ def refuse_waiting(turn: Turn, error: Exception) -> None:
     for then in turn.state.ops.values():
         if isinstance(then, answered):
             turn.reply(then.request_id, error=error)
-    for slot in turn.state.slots.values():
-        for request_id in slot.waiting:
+    for instance in turn.state.instances.values():
+        for request_id in instance.waiting:
             turn.reply(request_id, error=error)
     ops = {op: then for op, then in turn.state.ops.items() if not isinstance(then, answered)}
-    turn.update_slots(lambda _, slot: replace(
-        slot, waiting=(), stopping=slot.stopping and replace(slot.stopping, successor=Successor.NONE)))
+    turn.update_instances(lambda _, instance: replace(
+        instance, waiting=(), stopping=instance.stopping and replace(instance.stopping, restart=RestartCause.NONE)))
     turn.state = replace(turn.state, queue=(), validating={}, ops=ops, busy=None)

@@ -23,8 +23,9 @@ from actors.herder.fencing_state import (
     RestartRead,
     StartVerified,
 )
+from actors.herder.instance import RestartCause
 from actors.herder.standing import Phase
-from actors.herder.state import HerderState, Successor
+from actors.herder.state import HerderState
 from actors.herder.turn import Turn
 from actors.messages.commands import PutTaskCountRecord, ReadConfigToEnd, WriteConfig
 from actors.messages.correlation_ids import RequestId
@@ -192,11 +193,11 @@ def verify(turn: Turn, request_id: RequestId, request: VerifyTaskStart) -> None:
 def on_verified(turn: Turn, then: StartVerified, error: Exception | None) -> None:
     """The config topic was read: answers whether the task may start."""
     state, name = turn.state, then.task.connector
-    slot = state.slots.get(then.task)
+    instance = state.instances.get(then.task)
     if error is None and state.store.task_config_generations.get(name, 0) != then.generation:
         error = ConnectError(f"Cannot start source task {then.task} with exactly-once support as the connector has "
                              "already generated a new set of task configs")
-    elif error is None and (slot is None or slot.stopping or then.task not in state.allocation):
+    elif error is None and (instance is None or instance.stopping or then.task not in state.allocation):
         error = ConnectError(f"Cannot start source task {then.task} as it has already been revoked from this worker")
     elif error is None and name in state.store.pending_fencing:
         error = ConnectError(f"Cannot start source task {then.task} with exactly-once support as there is no task "
@@ -234,7 +235,7 @@ def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> N
     if error is not None:
         turn.reply(then.request_id, error=error)
     else:
-        work.stop(turn, task, (then.request_id,), successor=Successor.REQUESTED)
+        work.stop(turn, task, (then.request_id,), restart=RestartCause.REQUESTED)
 
 
 def refuse_waiting(turn: Turn, error: Exception) -> None:

@@ -24,13 +24,13 @@ from actors.instances.connector_state import (
     event_for,
     reported,
 )
+from actors.instances.pooled import ActorThreads, PooledActor
 from actors.instances.scaler import Watched
 from actors.instances.task import trace_of
 from actors.instances.watchdog import Pace, Stack, Watchdog
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
 from actors.messages.correlation_ids import Epoch
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
-from actors.pooled import ActorThreads, PooledActor
 from spark_tasks.config.connector_keys import SINK, SOURCE
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.errors import ConfigError, ConnectError, is_permanent, plugin_code

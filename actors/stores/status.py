@@ -29,10 +29,11 @@ from actors.messages.requests import Ask, ResetTopics
 from actors.stores.log_actor import LogActor
 from actors.stores.log_events import CaughtUp, RecordsRead
 from actors.ticker import Ticker
+from spark_tasks.errors import RetriableError
 from spark_tasks.futures import complete, error_of, fail
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.ids import ConnectorName
-from storage.log.interface import SuspendedError, TopicLog, may_be_repeated
+from storage.log.interface import SuspendedError, TopicLog
 from storage.log.record import KeyValue, LogRecord
 from storage.status.fold import WriteBook, WriteTicket, admit, fold, forget, may_repeat
 from storage.status.records import status_record, topic_key, topic_record
@@ -192,13 +193,13 @@ class StatusStoreActor(LogActor):
             _logger.info("Did not write %s to the status topic: %s", write.record[0].decode(errors="replace"), error)
             self._topics_sent.discard(write.record[0])
             return
-        if not may_be_repeated(error):
-            _logger.error("Failed to write %s to the status topic: %r", write.record[0].decode(errors="replace"), error)
+        if not isinstance(error, RetriableError):
+            _logger.error("Failed to write %s to the status topic: %s", write.record[0].decode(errors="replace"), error)
             self._topics_sent.discard(write.record[0])
             return
         if write.ticket is None or may_repeat(self._book, self._state, write.ticket):
             self._limited_log.log(_logger, logging.WARNING, "Could not write statuses; retrying: %s", error)
-            _logger.debug("Failed to write status %r; retrying: %r", write.record[0], error)
+            _logger.debug("Failed to write status %r; retrying: %s", write.record[0], error)
             at_ms = self._ticker.now_ms() + REPEAT_MS
             self._ticker.set((self.actor_urn, number), at_ms, lambda: self._tell_self(_Again(write)))
 

@@ -144,7 +144,7 @@ class _Run:
         ))
 
 
-def describe_plugin(plugins: Plugins, name: str, version: str | None = None) -> Sequence[Mapping[str, Any]]:
+def describe_plugin(plugins: Plugins, name: str, version: str | None) -> Sequence[Mapping[str, Any]]:
     """The configuration keys of a plugin for GET /connector-plugins/{name}/config.
 
     Raises NotFoundError, and BadRequestError if the installed version does not match (KIP-891).

@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from heeler.cli.rest_client import RestError
-from heeler.cli.terminal import ProgressLines
+from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.console.terminal import ProgressLines
 from heeler.cli.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.ports import serves_kafka
@@ -35,6 +35,7 @@ PARTITIONS = 2
 TIMEOUT_S = 300
 TOPIC_WAIT_MS = 1000  # for a topic that does not exist yet
 KAFKA_WAIT_S = 5.0  # for a broker that has just been started
+FOLDER = "heeler-demo"
 _LEFT = {"csv", "parquet", "worker.log", "worker.properties"}  # the files that a demo leaves in its folder
 
 
@@ -64,17 +65,17 @@ class Scene:
         return f"flights-to-parquet-{self.run}"
 
 
-def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None = None) -> int:
+def run_demo(bootstrap_servers: str | None, *, keep: bool) -> int:
     """Runs the demo. Returns the exit code: 0 if all counts and the query agree, 1 if one differs.
 
-    The CSV and Parquet files and the worker's log remain in `folder` (None: heeler-demo), except after a failure or
-    Ctrl-C; broker and worker are stopped. With `keep`, everything keeps running until Ctrl-C, which then counts as
-    success. Raises SetupError for problems that a user can fix.
+    The CSV and Parquet files and the worker's log remain in the folder `heeler-demo`, except after a failure or Ctrl-C;
+    broker and worker are stopped. With `keep`, everything keeps running until Ctrl-C, which then counts as success.
+    Raises SetupError for problems that a user can fix.
     """
     if bootstrap_servers is not None:
         _await_kafka(bootstrap_servers)
     console = Console()
-    folder = (folder or Path("heeler-demo")).resolve()
+    folder = Path(FOLDER).resolve()
     _clear(folder)
     try:
         folder.mkdir(parents=True)

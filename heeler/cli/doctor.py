@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from heeler.cli.cluster.session import NO, client_of
-from heeler.cli.output import Format, print_data, print_table
-from heeler.cli.terminal import errors_without_trace, logging_disabled, shown_when_slow
+from heeler.cli.console.output import Format, print_data, print_table
+from heeler.cli.console.terminal import errors_without_trace, logging_disabled, shown_when_slow
 
 if TYPE_CHECKING:
     from heeler.doctor.findings import Check, Finding
@@ -96,7 +96,7 @@ def _of_worker(file: Path, overrides: Sequence[str]) -> Iterator[Finding]:
 def _running(url: str, urls: Sequence[str], profile: str | None) -> Iterator[Finding]:
     """A running worker: its health, and its clock compared with this machine's."""
     from heeler.cli.cluster.responses import as_list, as_object, as_text
-    from heeler.cli.rest_client import RestError
+    from heeler.cli.cluster.rest_client import RestError
     from heeler.doctor.findings import Finding, Verdict
 
     client = client_of(urls, profile, 0)

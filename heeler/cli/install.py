@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from heeler.cli.terminal import ProgressLines, errors_without_trace
+from heeler.cli.console.terminal import ProgressLines, errors_without_trace
 
 
 @click.command()

@@ -20,17 +20,17 @@ from heeler.cli.cluster.session import cluster_options, pass_on
 from heeler.cli.cluster.top import top
 from heeler.cli.cluster.validation import validate
 from heeler.cli.completion import completion
-from heeler.cli.doctor import doctor
-from heeler.cli.foreground import run
-from heeler.cli.install import install
-from heeler.cli.process_exit import ExecutorsParent
-from heeler.cli.scaffold import new
-from heeler.cli.terminal import (
+from heeler.cli.console.terminal import (
     ProgressLines,
     errors_without_trace,
     escape_what_cannot_be_encoded,
     interrupting_signals,
 )
+from heeler.cli.doctor import doctor
+from heeler.cli.foreground import run
+from heeler.cli.install import install
+from heeler.cli.process_exit import ExecutorsParent
+from heeler.cli.scaffold import new
 from heeler.cli.topics import topics
 from heeler.cli.trial import try_
 from heeler.errors import SetupError
@@ -95,7 +95,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
     with errors_without_trace():
         set_up_logging()
         config = load_worker_config(file, overrides, os.environ)
-        set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."),
+        set_up_logging(config["heeler.log.level"], config.log_levels,
                        form=config["heeler.log.format"])
         if not config.starts_executors:
             end_parent()

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from heeler.cli.terminal import errors_without_trace
+from heeler.cli.console.terminal import errors_without_trace
 from heeler.errors import SetupError
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")

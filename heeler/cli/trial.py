@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from heeler.cli.cluster.brokers import asking_kafka, broker_options, broker_properties
 from heeler.cli.cluster.session import FILES, NO
-from heeler.cli.output import Format, print_data
-from heeler.cli.safe_text import safe, safe_json, safe_message
-from heeler.cli.terminal import (
+from heeler.cli.console.output import Format, print_data
+from heeler.cli.console.safe_text import safe, safe_json, safe_message
+from heeler.cli.console.terminal import (
     errors_without_trace,
     interrupting_signals,
     logging_disabled,
     plugins_print_apart,
     shown_when_slow,
 )
-from heeler.cli.topics import asking_kafka, broker_options, broker_properties
 from heeler.errors import SetupError
 
 if TYPE_CHECKING:
@@ -135,10 +135,10 @@ def _from_file(file: Path, config: Mapping[str, str]) -> Iterator[Raw]:
 
 def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit: int) -> Iterator[Raw]:
     """The newest records, read without a group."""
+    from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
     from spark_tasks.kafka.client_config import client_settings
     from spark_tasks.kafka.cluster import KafkaCluster
     from spark_tasks.kafka.fetch import read_range
-    from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
 
     topics = [topic.strip() for topic in config.get("topics", "").split(",") if topic.strip()]
     if not topics:

@@ -10,11 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from heeler.cli.rest_client import RestClient
+from heeler.cli.cluster.rest_client import RestClient
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.ports import free_port
 from heeler.errors import SetupError
 from spark_tasks.process.private_files import open_private
+
+_TAIL = 2000  # characters
 
 
 class WorkerProcess:
@@ -69,9 +71,9 @@ class WorkerProcess:
         """The process id of the guarding shell, whose child the worker is; None before the start and after the end."""
         return self._process.pid if self._process else None
 
-    def tail(self, characters: int = 2000) -> str:
+    def tail(self) -> str:
         """The last characters of the worker's log."""
-        return self.log.read_text(errors="replace")[-characters:] if self.log.exists() else ""
+        return self.log.read_text(errors="replace")[-_TAIL:] if self.log.exists() else ""
 
     def signal(self, name: str) -> None:
         """Sends the worker a signal by its name without SIG: TERM, STOP, CONT, KILL."""

@@ -16,7 +16,7 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Kind
 
 if TYPE_CHECKING:
-    from kafka.admin import KafkaAdminClient
+    from spark_tasks.kafka.admin import KafkaAdmin
 
 TIMEOUT_MS: Final = 10_000
 _SOON: Final = dt.timedelta(days=30)
@@ -125,15 +125,15 @@ def kafka(config: WorkerConfig) -> Iterator[Finding]:
     from contextlib import closing  # noqa: PLC0415 - with what takes long
 
     from heeler.worker.kafka_parts import admin_client  # noqa: PLC0415 - loads Kafka's client
+    from spark_tasks.kafka.client_config import client_settings  # noqa: PLC0415
 
-    with closing(admin_client(config, TIMEOUT_MS)) as admin:
-        cluster = admin.describe_cluster()
-        brokers = len(cluster["brokers"])
-        yield Finding("brokers", Verdict.OK, f"{brokers} in cluster {cluster['cluster_id']}")
-        yield from _topics(config, admin, brokers)
+    with closing(admin_client(config, client_settings(config.client()), TIMEOUT_MS)) as admin:
+        cluster = admin.cluster()
+        yield Finding("brokers", Verdict.OK, f"{cluster.brokers} in cluster {cluster.id}")
+        yield from _topics(config, admin, cluster.brokers)
 
 
-def _topics(config: WorkerConfig, admin: KafkaAdminClient, brokers: int) -> Iterator[Finding]:
+def _topics(config: WorkerConfig, admin: KafkaAdmin, brokers: int) -> Iterator[Finding]:
     from storage.log.internal_topics import check_topic, internal_topics  # noqa: PLC0415 - loads Kafka's client
 
     about = "internal topics"

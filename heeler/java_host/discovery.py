@@ -23,6 +23,7 @@ from heeler.embedded_kafka.jars import KAFKA_VERSION
 from heeler.java_host.class_files import BROKEN, plugin_classes
 from heeler.java_host.host import HostPath, JavaHost
 from heeler.java_host.manifests import NAMES_PLUGINS, link_with_manifest, names_in
+from heeler.java_host.settings import DISCOVERY
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind
 from spark_tasks.spark.class_archive import cache_root
@@ -34,7 +35,6 @@ _KINDS: Final = {
     "header_converter": Kind.HEADER_CONVERTER, "transformation": Kind.TRANSFORMATION, "predicate": Kind.PREDICATE,
     "configprovider": Kind.CONFIG_PROVIDER,
 }
-MODE: Final = "plugin.discovery"
 DEFAULT_MODE: Final = "hybrid_warn"
 SERVICE_LOAD: Final = "service_load"
 
@@ -198,8 +198,8 @@ class Discovery:
         missing = [plugin for place in self._known for plugin in self._without_manifest(place)]
         if missing and self._mode == "hybrid_fail":
             names = ", ".join(f"{plugin.name} in {plugin.location}" for plugin in missing)
-            raise ConfigError(f"{MODE} is hybrid_fail, and these plugins have no manifest: {names}. Add the missing "
-                              "manifests with Kafka's bin/connect-plugin-path.sh sync-manifests")
+            raise ConfigError(f"{DISCOVERY} is hybrid_fail, and these plugins have no manifest: {names}. Add the "
+                              "missing manifests with Kafka's bin/connect-plugin-path.sh sync-manifests")
         return [plugin for plugins in self._known.values() for plugin in plugins or ()]
 
     def _listed(self, place: PluginLocation, listed: Iterable[Mapping[str, str]]) -> list[JavaPlugin]:

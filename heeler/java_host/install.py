@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -50,8 +50,9 @@ class Installed:
     plugins: Sequence[str]
 
 
-def install(what: Coordinates, plugin_path: Path, progress: Progress,
-            resolve: Callable[[JarSet, Progress], Path] = resolve, *, more: Sequence[Coordinates] = ()) -> Installed:
+def install(
+    what: Coordinates, plugin_path: Path, progress: Progress, more: Sequence[Coordinates] = ()
+) -> Installed:
     """Creates a folder with the plugin in `plugin_path`, complete or not at all. `more`: further artifacts for the same
     folder. Raises SetupError if the folder exists, or if an artifact cannot be fetched.
 

@@ -30,10 +30,8 @@ _EITHER: Final = {Kind.CONNECTOR, Kind.CONFIG_PROVIDER}  # converters and transf
 class JavaRuntime:
     """Searches for jars when it is created; `close` ends the host."""
 
-    def __init__(self, worker: Mapping[str, str], plugin_path: Sequence[str], prefer: Collection[str]) -> None:
-        """`worker`: its properties; `prefer`: the classes for which Java's plugin is used. Raises ConfigError where
-        plugin.discovery is hybrid_fail and a plugin has no manifest.
-        """
+    def __init__(self, settings: JavaHostSettings, plugin_path: Sequence[str]) -> None:
+        """Raises ConfigError where plugin.discovery is hybrid_fail and a plugin has no manifest."""
         self.found: dict[Found, Callable[[], type[Any]]] = {}
         self.passed_over: dict[tuple[Kind, str], list[PassedOver]] = {}
         self.complaints: Sequence[str] = ()
@@ -41,19 +39,17 @@ class JavaRuntime:
         own = {(found.kind, found.name): found.location for found in discovery.installed()}
         own |= dict.fromkeys(((Kind.CONFIG_PROVIDER, name) for name in BUILT_IN), "classpath")
         if any(_has_jars(Path(folder)) for folder in plugin_path):
-            from heeler.java_host.discovery import DEFAULT_MODE, MODE, Discovery  # noqa: PLC0415 - if there are jars
+            from heeler.java_host.discovery import Discovery  # noqa: PLC0415 - if there are jars
             from heeler.java_host.host import JavaHost  # noqa: PLC0415
 
-            mode = (worker.get(MODE) or DEFAULT_MODE).lower()
-            settings = JavaHostSettings.of(worker)
-            seen = Discovery(plugin_path, lambda host_path: JavaHost(host_path, settings), mode)
+            seen = Discovery(plugin_path, lambda host_path: JavaHost(host_path, settings), settings.discovery)
             self._host = seen.host
             try:
-                self._take(seen, own, prefer)
+                self._take(seen, own, settings.prefer)
             except ConfigError:
                 self.close()
                 raise
-        self._refuse_missing(own, prefer)
+        self._refuse_missing(own, settings.prefer)
 
     def _take(self, seen: Discovery, own: Mapping[tuple[Kind, str], str], prefer: Collection[str]) -> None:
         for plugin in seen.plugins():

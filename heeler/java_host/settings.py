@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from spark_tasks.config.definition import (
     ConfigDef,
@@ -14,7 +14,6 @@ from spark_tasks.config.definition import (
     Type,
     ValidList,
     at_least,
-    parse_type,
 )
 from spark_tasks.process.log_levels import level_number, slf4j_level
 
@@ -24,9 +23,8 @@ MAX_HUNG: Final = "java.plugins.hung.max"
 ANSWER: Final = "java.plugins.answer.timeout.ms"
 SILENCE: Final = "java.plugins.silence.timeout.ms"
 PREFER: Final = "java.plugins.prefer"
-_GRACE: Final = "task.shutdown.graceful.timeout.ms"  # Kafka Connect's key, one of the worker's
-DEFAULT_GRACE_MS: Final = 5_000
-_LOG_LEVEL: Final = "heeler.log.level."
+DISCOVERY: Final = "plugin.discovery"  # as the next one, a key of Kafka Connect's workers
+GRACE: Final = "task.shutdown.graceful.timeout.ms"
 _DEFAULT_OPTIONS: Final = "-Xmx1G"
 _LOW: Final = Importance.LOW
 
@@ -58,7 +56,8 @@ class JavaHostSettings:
     """`options`: of the JVM. `isolated`: whether each connector has its own JVM, in addition to one for requests about
     plugins. `max_hung`: the number of hung threads after which a JVM is replaced; `grace_s`: how long its tasks then
     have to leave it. `answer_s`: how long a plugin may take for a request; `silence_s`: how long a JVM may not respond
-    before it is ended. `levels`: slf4j's level of each logger.
+    before it is ended. `levels`: slf4j's level of each logger. `discovery`: the mode, in lower case; `prefer`: the
+    classes for which Java's plugin is used.
     """
 
     options: str
@@ -68,22 +67,23 @@ class JavaHostSettings:
     answer_s: float
     silence_s: float
     levels: Mapping[str, str]
+    discovery: str
+    prefer: Collection[str]
 
     @classmethod
-    def of(cls, worker: Mapping[str, str]) -> Self:
-        """Parses a worker's properties; its config providers may need a JVM before anything else is parsed. Raises
-        ConfigError.
+    def of(cls, values: Mapping[str, Any], levels: Mapping[str, str]) -> Self:
+        """`values`: the worker's, parsed; `levels`: those of loggers as the worker's file has them, of which the worker
+        itself reports the ones that do not exist.
         """
-        values = JAVA_KEYS.parse(worker)
-        # The worker's own configuration reports levels that do not exist.
-        levels = {key.removeprefix(_LOG_LEVEL): level_number(level) for key, level in worker.items()
-                  if key.startswith(_LOG_LEVEL)}
+        numbers = {name: level_number(level) for name, level in levels.items()}
         return cls(
             options=values[OPTIONS] or _DEFAULT_OPTIONS,
             isolated=values[ISOLATION] == "connector",
             max_hung=values[MAX_HUNG],
-            grace_s=parse_type(_GRACE, worker.get(_GRACE, DEFAULT_GRACE_MS), Type.LONG) / 1000,
+            grace_s=values[GRACE] / 1000,
             answer_s=values[ANSWER] / 1000,
             silence_s=values[SILENCE] / 1000,
-            levels={name: slf4j_level(level) for name, level in levels.items() if level is not None},
+            levels={name: slf4j_level(level) for name, level in numbers.items() if level is not None},
+            discovery=values[DISCOVERY].lower(),
+            prefer=values[PREFER],
         )

@@ -13,7 +13,7 @@ from typing import Any, Self
 from heeler.java_host.runtime import JavaRuntime
 from heeler.worker.keys.clients import CLIENT_KEYS
 from heeler.worker.keys.ignored import refusals, warning
-from heeler.worker.keys.worker import KNOWN_PREFIXES, WORKER_KEYS
+from heeler.worker.keys.worker import KNOWN_PREFIXES, LOG_LEVEL, WORKER_KEYS
 from heeler.worker.providers import configured
 from spark_tasks.config.definition import ConfigDef, Type, invalid
 from spark_tasks.config.masking import MASK, passwords, process_secrets, secret_name
@@ -107,6 +107,11 @@ class WorkerConfig:
     def transactional_leader(self) -> bool:
         """Whether the leader writes the config topic in transactions (preparing or enabled, KIP-618)."""
         return str(self.values["exactly.once.source.support"]).lower() != "disabled"
+
+    @property
+    def log_levels(self) -> dict[str, str]:
+        """The level of each logger that has one of its own, as given."""
+        return self.prefixed(LOG_LEVEL)
 
     def prefixed(self, prefix: str) -> dict[str, str]:
         """The settings under a prefix, without it."""

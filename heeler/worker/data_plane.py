@@ -31,8 +31,8 @@ from storage.ids import ConnectorName, ConnectorTaskId, TopicName
 from storage.offsets.stores import OffsetStores
 
 if TYPE_CHECKING:
+    from spark_tasks.engines import AnyEngine
     from spark_tasks.runners import Runners
-    from spark_tasks.spark.engines import AnyEngine
 
 _logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class DataPlane:
 
     def _start_engine(self) -> None:
         try:
-            from spark_tasks.spark.engines import engine_of  # noqa: PLC0415 - see the module
+            from spark_tasks.engines import engine_of  # noqa: PLC0415 - see the module
 
             engine = engine_of(self._config.originals, executor_settings(self._config), self._hangs)
             with self._lock:

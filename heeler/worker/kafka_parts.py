@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
-
-from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
 
 from heeler.worker.config import WorkerConfig
 from spark_tasks.config.types import Type, parse_type
 from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.admin import KafkaAdmin
 from spark_tasks.kafka.client_config import client_settings
-from spark_tasks.kafka.connections import net_client
 from storage.log.interface import PrivilegedWriter
 from storage.log.internal_topics import connector_offsets, ensure_topics, internal_topics
 from storage.log.privileged_writer import KafkaPrivilegedWriter
@@ -30,7 +27,7 @@ class KafkaParts:
     """The worker's connection to Kafka, created by `connect`. `settings`: kafka-python's client settings."""
 
     config: WorkerConfig
-    admin: KafkaAdminClient
+    admin: KafkaAdmin
     settings: Mapping[str, Any]
     client_id: str
     cluster_id: str
@@ -43,17 +40,15 @@ class KafkaParts:
         client_id = config["client.id"] or f"connect-{config.group_id}"
         # How long a worker that starts waits for brokers.
         timeout_ms = parse_type(_TIMEOUT, properties.get(_TIMEOUT, TIMEOUT_MS), Type.INT)
-        admin = admin_client(config, timeout_ms)
-        try:
-            cluster_id = str(admin.describe_cluster()["cluster_id"])
+        admin = admin_client(config, settings, timeout_ms)
+        with ExitStack() as cleanup:
+            cleanup.callback(admin.close)
+            try:
+                cluster_id = admin.cluster().id
+            except ConnectError as error:
+                raise _unreachable(config, error) from error
             ensure_topics(admin, internal_topics(config.values, config.originals), timeout_ms / 1000)
-        except KafkaError as error:
-            admin.close()
-            where = config.bootstrap_servers
-            raise ConnectError(f"Failed to prepare the internal topics on {where}: {error!r}") from error
-        except ConnectError:
-            admin.close()
-            raise
+            cleanup.pop_all()
         return cls(config, admin, settings, client_id, cluster_id)
 
     def log(self, kind: str) -> KafkaTopicLog:
@@ -75,7 +70,7 @@ class KafkaParts:
                              producer=own.producer, session_s=self.config["session.timeout.ms"] / 1000)
 
     @contextmanager
-    def _own_admin(self, own: OwnOffsets) -> Iterator[KafkaAdminClient]:
+    def _own_admin(self, own: OwnOffsets) -> Iterator[KafkaAdmin]:
         with closing(_admin(own.admin, f"{self.client_id}-admin-{own.topic}", TIMEOUT_MS)) as admin:
             ensure_topics(admin, [connector_offsets(self.config.values, self.config.originals, own.topic)])
             yield admin
@@ -100,18 +95,23 @@ class KafkaParts:
         self.admin.close()
 
 
-def admin_client(config: WorkerConfig, timeout_ms: int) -> KafkaAdminClient:
-    """An admin client that is connected to the worker's brokers. Raises ConnectError."""
+def admin_client(config: WorkerConfig, settings: Mapping[str, Any], timeout_ms: int) -> KafkaAdmin:
+    """An admin client that is connected to the worker's brokers. `settings`: those of `client_settings`. Raises
+    ConnectError.
+    """
     client_id = config["client.id"] or f"connect-{config.group_id}"
     try:
-        return _admin(client_settings(config.client()), f"{client_id}-admin", timeout_ms)
-    except KafkaError as error:
-        raise ConnectError(f"Failed to connect to and describe Kafka cluster at {config.bootstrap_servers}. Check "
-                           f"the worker's bootstrap.servers and security settings: {error!r}") from error
+        return _admin(settings, f"{client_id}-admin", timeout_ms)
+    except ConnectError as error:
+        raise _unreachable(config, error) from error
 
 
-def _admin(settings: Mapping[str, Any], client_id: str, timeout_ms: int) -> KafkaAdminClient:
-    return KafkaAdminClient(**{
-        "reconnect_backoff_max_ms": 1000, "bootstrap_timeout_ms": timeout_ms, **settings, "kafka_client": net_client,
-        "client_id": client_id,
+def _unreachable(config: WorkerConfig, error: ConnectError) -> ConnectError:
+    return ConnectError(f"Failed to connect to and describe Kafka cluster at {config.bootstrap_servers}. Check the "
+                        f"worker's bootstrap.servers and security settings: {error}")
+
+
+def _admin(settings: Mapping[str, Any], client_id: str, timeout_ms: int) -> KafkaAdmin:
+    return KafkaAdmin.connect({
+        "reconnect_backoff_max_ms": 1000, "bootstrap_timeout_ms": timeout_ms, **settings, "client_id": client_id,
     })

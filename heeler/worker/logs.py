@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import IO, Any
+from typing import Any
 
 from typing_extensions import override
 
@@ -18,12 +18,11 @@ from heeler.worker.masked_output import MaskingFilter
 from spark_tasks.errors import ConfigError, shortened
 from spark_tasks.kafka import log_filters
 from spark_tasks.process.log_levels import LEVELS, TRACE, level_name, level_number
-from spark_tasks.process.log_lines import MAX_TEXT, LineFormatter, text_below
+from spark_tasks.process.log_lines import JSON, MAX_TEXT, TEXT, LineFormatter, text_below
 from storage.ids import ConnectorTaskId
 
 QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
 """Libraries whose INFO lines do not concern connectors: they log at WARN, unless the configuration sets a level."""
-TEXT, JSON = "text", "json"
 _context: ContextVar[tuple[str, int | None]] = ContextVar("connector_context", default=("", None))
 
 
@@ -99,9 +98,8 @@ def parse_level(text: str, key: str = "level") -> int:
     return number
 
 
-def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, stream: IO[str] | None = None, *,
-                   form: str = TEXT) -> None:
-    """Logs to `stream` (None: standard output) with these levels; `form`: text or json. May be called again.
+def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, *, form: str = TEXT) -> None:
+    """Logs to standard output with these levels; `form`: text or json. May be called again.
 
     Uncaught errors of threads are logged too. Raises ConfigError for an unknown level.
     """
@@ -111,7 +109,7 @@ def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, 
     logging.addLevelName(TRACE, "TRACE")
     for old in [h for h in top.handlers if getattr(h, "of_the_worker", False)]:
         top.removeHandler(old)
-    handler = logging.StreamHandler(stream or sys.stdout)
+    handler = logging.StreamHandler(sys.stdout)
     handler.of_the_worker = True  # type: ignore[attr-defined]
     handler.setFormatter(JsonFormatter() if form == JSON else ConnectFormatter())
     handler.addFilter(MaskingFilter())

@@ -15,9 +15,9 @@ from actors.messages.requests import SIGNATURE_DIGESTS
 from heeler.worker.config import WorkerConfig
 from spark_tasks.config import healing
 from spark_tasks.config.healing import Healing
+from spark_tasks.config.record_limit import MAX_RECORD_KEY
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_properties import of_worker
-from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
 from spark_tasks.spark.executor import result_limit
 from spark_tasks.spark.residents.settings import MODE, ExecutorSettings, default_running
 from spark_tasks.task import WorkerSettings

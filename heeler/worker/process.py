@@ -23,6 +23,7 @@ from actors.herder.effects import Delegate, MakeSessionKey, Validate
 from actors.herder.events import HaltRequested, Loaded, Validated
 from actors.herder.state import HerderState
 from actors.instances.connector import ConnectorActor, ConnectorActors
+from actors.instances.pooled import ActorThreads
 from actors.instances.registry import ActorInstances
 from actors.instances.scaler import Scaler
 from actors.instances.task import TaskActors
@@ -51,7 +52,6 @@ from actors.messages.requests import (
 from actors.peers.leader_client import LeaderClient
 from actors.peers.producer_fencing import ProducerFencing
 from actors.peers.start_guard import Peers
-from actors.pooled import ActorThreads
 from actors.stores.config import ConfigStoreActor
 from actors.stores.offset import OffsetStoreActor
 from actors.stores.offset_requests import OffsetRequests

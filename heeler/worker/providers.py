@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from heeler.java_host.runtime import JavaRuntime
-from heeler.java_host.settings import PREFER
-from heeler.worker.keys.worker import WORKER_KEYS
+from heeler.java_host.settings import PREFER, JavaHostSettings
+from heeler.worker.keys.worker import HOST_KEYS, LOG_LEVEL, WORKER_KEYS
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind, Plugins
@@ -24,8 +24,7 @@ from spark_tasks.plugins.config_providers import (
 _logger = logging.getLogger(__name__)
 CLOSE_S: Final = 2.0
 _PATH: Final = "plugin.path"
-_KEYS: Final = ConfigDef(*(key for name, key in WORKER_KEYS.keys.items()
-                           if name.startswith(("java.plugins.", "plugin."))))
+_KEYS: Final = ConfigDef(WORKER_KEYS.keys[_PATH], WORKER_KEYS.keys[PREFER])
 
 OnValues = Callable[[str | None, Mapping[str, Sequence[str]]], None]
 
@@ -43,7 +42,9 @@ def configured(props: Mapping[str, str], on_values: OnValues) -> tuple[dict[str,
     providers = load_providers(_only(props, python), {classes[name]: cls for name, cls in python.items()}.__getitem__)
     if len(providers) == len(classes):
         return providers, None
-    java = JavaRuntime(ConfigTransformer(providers, on_values=on_values).transform(props), path, prefer)
+    given = ConfigTransformer(providers, on_values=on_values).transform(props)
+    levels = {key.removeprefix(LOG_LEVEL): level for key, level in given.items() if key.startswith(LOG_LEVEL)}
+    java = JavaRuntime(JavaHostSettings.of(HOST_KEYS.parse(given), levels), path)  # before all else can be parsed
     try:
         plugins = Plugins(path, others=java.found, complaints=java.complaints, quiet=True)
         in_jars = load_providers(_only(props, classes.keys() - python), lambda name: _java(name, plugins))

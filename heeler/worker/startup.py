@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from actors.messages.commands import HerderAlive
 from heeler.java_host.runtime import JavaRuntime
-from heeler.java_host.settings import PREFER
+from heeler.java_host.settings import JavaHostSettings
 from heeler.worker.config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind, Plugins, PluginVersionError, data_source_discovery
@@ -55,7 +55,8 @@ def _require(plugins: Plugins, kind: Kind, name: str, version: str) -> None:
 
 def java_runtime(config: WorkerConfig) -> JavaRuntime:
     """The worker's Java plugins. Starts a JVM if there are jars that have not been examined before."""
-    return config.java or JavaRuntime(config.originals, config["plugin.path"] or (), config[PREFER])
+    settings = JavaHostSettings.of(config.values, config.log_levels)
+    return config.java or JavaRuntime(settings, config["plugin.path"] or ())
 
 
 def tune_garbage_collection() -> None:
@@ -66,13 +67,11 @@ def tune_garbage_collection() -> None:
     gc.set_threshold(_GARBAGE_AFTER, 10, 10)
 
 
-def wait_for(
-    future: Future[T], stop: threading.Event, still: Callable[[], object] = lambda: None, still_s: float = STILL_S
-) -> T:
+def wait_for(future: Future[T], stop: threading.Event, still: Callable[[], object] = lambda: None) -> T:
     """The future's result. Raises StoppedError as soon as `stop` is set. Calls `still` each time that it has waited for
-    another `still_s` seconds.
+    another STILL_S seconds.
     """
-    left = still_s
+    left = STILL_S
     while True:
         try:
             return future.result(min(_POLL_S, left))
@@ -84,7 +83,7 @@ def wait_for(
             left -= _POLL_S
             if left <= 0:
                 still()
-                left = still_s
+                left = STILL_S
 
 
 class HerderWatch:

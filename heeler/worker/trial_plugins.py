@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from heeler.java_host.runtime import JavaRuntime
-from heeler.java_host.settings import PREFER
+from heeler.java_host.settings import JavaHostSettings
+from heeler.worker.keys.worker import HOST_KEYS
 from spark_tasks.config.types import Type, parse_type
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Kind, Plugins
@@ -29,8 +30,8 @@ def plugins_for_trial(
     Raises ConfigError if a plugin is in a jar, and with all messages if a worker would refuse the configuration;
     PluginNotFoundError; and any error that a plugin's validation raises.
     """
-    folders, prefer = (parse_type(key, worker.get(key, ""), Type.LIST) for key in ("plugin.path", PREFER))
-    java = JavaRuntime(worker, folders, prefer)
+    folders = parse_type("plugin.path", worker.get("plugin.path", ""), Type.LIST)
+    java = JavaRuntime(JavaHostSettings.of(HOST_KEYS.parse(worker), {}), folders)
     try:
         plugins = Plugins(folders, others=java.found, complaints=java.complaints, passed_over=java.passed_over,
                           where_found=where_found)

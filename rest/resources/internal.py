@@ -7,9 +7,9 @@ from flask import Blueprint, Response, request
 from actors.messages.requests import FenceZombies, PutTaskConfigs
 from rest.errors import HttpError
 from rest.resources.context import ResourceContext
-from rest.signature_headers import signature_of
 from rest.wire.entities import TASK_CONFIGS, parse
 from rest.wire.responses import no_body
+from rest.wire.signature_headers import signature_of
 from storage.ids import ConnectorName
 
 

@@ -23,7 +23,7 @@ from spark_tasks.arrays.memory import (
 from spark_tasks.data.columns import Metadata
 from spark_tasks.java.utf8 import decoded
 from spark_tasks.pipeline.converters.base import rows_by_code
-from spark_tasks.pipeline.converters.java_text import to_texts
+from spark_tasks.pipeline.converters.java_column_text import to_texts
 
 _LF, _CR = 10, 13
 _LFS: Final = np.uint64(_LF) * ONES

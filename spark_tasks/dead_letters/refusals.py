@@ -19,7 +19,7 @@ from spark_tasks.dead_letters.letters import PREFIX
 from spark_tasks.dead_letters.queue import Append, LetterCounts
 from spark_tasks.errors import message_of, short_trace, shortened
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.pipeline.failures import Failure, raise_failure
+from spark_tasks.pipeline.errors.failures import Failure, raise_failure
 
 _logger = logging.getLogger(__name__)
 

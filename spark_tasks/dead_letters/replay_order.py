@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from spark_tasks.dead_letters.letters import DeadLetters
 from spark_tasks.errors import ConfigError
-from spark_tasks.pipeline.failures import FailedStage
+from spark_tasks.pipeline.errors.failures import FailedStage
 
 _MAX_INT64: Final = 2**63 - 1
 _LONGEST: Final = 1000  # of a regular expression, which RE2 matches in linear time

@@ -63,11 +63,6 @@ class KafkaCluster:
         leaders = self._run(doing, _DESCRIBE, self.leaders, topic, deadline, create, expected)
         return tuple(sorted(leaders))
 
-    def leader(self, topic: str, partition: int, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int:
-        """The broker that leads the partition."""
-        doing = f"finding the leader of {topic}-{partition}"
-        return self._run(doing, _DESCRIBE, self.find_leader, topic, partition, Deadline(timeout_ms))
-
     def offsets(
         self,
         partitions: Iterable[TopicPartition],

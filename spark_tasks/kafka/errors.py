@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 import kafka.errors as protocol
@@ -13,6 +15,10 @@ from spark_tasks.errors import ConnectError, RetriableError
 
 class KafkaUnavailableError(RetriableError):
     """The brokers did not respond, or only with retriable errors, until the deadline."""
+
+
+class KafkaTimedOutError(KafkaUnavailableError):
+    """There was no response in time."""
 
 
 class KafkaRefusedError(ConnectError):
@@ -31,6 +37,18 @@ class KafkaAuthorizationError(KafkaRefusedError):
     """The principal is not authorized, or the broker rejected its login."""
 
     permanent = True
+
+
+class LoginRefusedError(KafkaAuthorizationError):
+    """The broker rejected the login, or one side the other's certificate."""
+
+
+class UnsupportedVersionError(KafkaRefusedError):
+    """The broker does not support the version of a request."""
+
+
+class InvalidReplicationFactorError(KafkaRefusedError):
+    """A new topic would have more replicas than there are brokers."""
 
 
 class UnknownTopicError(RetriableError):
@@ -113,15 +131,29 @@ class OffsetOutOfRangeError(ConnectError):
         return type(self), (self.topic, self.partition, self.offset, self.log_start, self.log_end)
 
 
-_FENCED = (protocol.ProducerFencedError, protocol.InvalidProducerEpochError, protocol.TransactionCoordinatorFencedError)
-_OUT_OF_ORDER = (protocol.OutOfOrderSequenceNumberError, protocol.UnknownProducerIdError)
-_ABORTABLE = (protocol.TransactionAbortableError, protocol.InvalidTxnStateError, protocol.InvalidProducerIdMappingError)
+# kafka-python's errors -> ours; the first row that fits counts
+_REFUSALS: tuple[tuple[tuple[type[Exception], ...], type[KafkaRefusedError]], ...] = (
+    ((protocol.ProducerFencedError, protocol.InvalidProducerEpochError, protocol.TransactionCoordinatorFencedError),
+     ProducerFencedError),
+    ((protocol.OutOfOrderSequenceNumberError, protocol.UnknownProducerIdError), OutOfOrderSequenceError),
+    ((protocol.TransactionAbortableError, protocol.InvalidTxnStateError, protocol.InvalidProducerIdMappingError),
+     TransactionAbortableError),
+    ((protocol.SaslAuthenticationFailedError,), LoginRefusedError),
+    ((protocol.AuthorizationError,), KafkaAuthorizationError),
+    ((protocol.InvalidReplicationFactorError,), InvalidReplicationFactorError),
+    ((protocol.IncompatibleBrokerVersion,), KafkaRefusedError),  # the library's own, without a request
+    ((protocol.UnsupportedVersionError,), UnsupportedVersionError),
+)
 # Retriable for Kafka's clients, too: a batch was damaged on its way to the broker.
 _RETRIABLE = (protocol.RetriableError, protocol.CorruptRecordError, protocol.UnknownBrokerIdError, OSError)
 # Alerts of a broker that does not accept this client. With TLS 1.3, they arrive after the handshake.
 _TLS_ALERT = re.compile(
     r"ALERT_(?:\w*CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE|PROTOCOL_VERSION|INSUFFICIENT_SECURITY)")
-_AUTHORIZATION = (protocol.AuthorizationError, protocol.SaslAuthenticationFailedError)
+_RETRIES: tuple[tuple[tuple[type[Exception], ...], type[RetriableError]], ...] = (
+    ((protocol.UnknownTopicOrPartitionError,), UnknownTopicError),
+    ((protocol.KafkaTimeoutError, protocol.RequestTimedOutError), KafkaTimedOutError),
+    (_RETRIABLE, KafkaUnavailableError),
+)
 
 
 def tls_refusal(error: BaseException | None) -> protocol.KafkaError | None:
@@ -153,7 +185,16 @@ def is_retriable(error: BaseException) -> bool:
     return isinstance(error, _RETRIABLE)
 
 
-def translated(error: BaseException, doing: str, why: str | None = None, needs: str = "") -> ConnectError:
+@contextmanager
+def translating(doing: str = "", needs: str = "") -> Iterator[None]:
+    """A context manager for calls of kafka-python. Raises its errors as `translated` returns them."""
+    try:
+        yield
+    except protocol.KafkaError as error:
+        raise translated(error, doing, needs=needs) from error
+
+
+def translated(error: BaseException, doing: str = "", why: str | None = None, needs: str = "") -> ConnectError:
     """Translates an error of kafka-python. `doing`: the attempted action, for the message; `why`: an explanation that
     replaces the error's own text; `needs`: the permission that the action requires.
     """
@@ -163,20 +204,14 @@ def translated(error: BaseException, doing: str, why: str | None = None, needs: 
         needs = "WRITE permission on the transactional id"
     if needs and isinstance(error, protocol.AuthorizationError):
         why = f"{type(error).__name__}: the principal of this client needs {needs}"
-    text = f"{doing}: {why or error}"
+    text = f"{doing}: {why or error}" if doing else why or str(error)
     code = int(getattr(error, "errno", -1) or -1)
-    if isinstance(error, _FENCED):
-        return ProducerFencedError(text, code)
-    if isinstance(error, _OUT_OF_ORDER):
-        return OutOfOrderSequenceError(text, code)
-    if isinstance(error, _ABORTABLE):
-        return TransactionAbortableError(text, code)
-    if isinstance(error, _AUTHORIZATION):
-        return KafkaAuthorizationError(text, code)
-    if isinstance(error, protocol.UnknownTopicOrPartitionError):
-        return UnknownTopicError(text)
-    if is_retriable(error):
-        return KafkaUnavailableError(text)
+    for kinds, refusal in _REFUSALS:
+        if isinstance(error, kinds):
+            return refusal(text, code)
+    for kinds, retry in _RETRIES:
+        if isinstance(error, kinds):
+            return retry(text)
     return KafkaRefusedError(text, code)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from kafka.protocol.consumer import FetchRequest
 
+from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.cluster import LEVELS, Isolation, KafkaCluster
 from spark_tasks.kafka.connections import Deadline
@@ -23,7 +24,6 @@ from spark_tasks.kafka.errors import (
     is_retriable,
     translated,
 )
-from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records.decode import decode_pieces
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError, UnsupportedFormatError
 from spark_tasks.kafka.records.scan import first_batch_bytes, has_transactions, next_offset

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafka import KafkaConsumer
-from kafka.errors import UnknownTopicOrPartitionError
 from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.net.selector import NetworkSelector
@@ -47,12 +45,3 @@ def client_for(topic: str, check: Callable[[], Exception | None] | None = None) 
         return client
 
     return make
-
-
-def partitions_of(consumer: KafkaConsumer, topic: str) -> set[int]:
-    """Returns the topic's partitions according to the consumer's metadata; empty if the topic has just been created."""
-    try:
-        partitions: set[int] = consumer.partitions_for_topic(topic)
-    except UnknownTopicOrPartitionError:  # raised if the metadata has no other topic either
-        return set()
-    return partitions

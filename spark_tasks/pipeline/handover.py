@@ -25,7 +25,14 @@ from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.json_columns import parse_columns, read_tape
 from spark_tasks.pipeline.converters.json_typed import TypedReader
 from spark_tasks.pipeline.converters.json_write import JsonWriter
-from spark_tasks.pipeline.failures import FailedStage, Refuse, StageFailedError, good_records, raise_failure, stage
+from spark_tasks.pipeline.errors.failures import (
+    FailedStage,
+    Refuse,
+    StageFailedError,
+    good_records,
+    raise_failure,
+    stage,
+)
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import RawBatch, SourcePipeline
 

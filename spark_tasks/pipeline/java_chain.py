@@ -32,7 +32,7 @@ from spark_tasks.host_frames import (
 )
 from spark_tasks.metrics.phases import phase
 from spark_tasks.pipeline.converters.base import BadRowsError, Column, rows_by_code, schema_of
-from spark_tasks.pipeline.failures import FailedStage, StageFailedError
+from spark_tasks.pipeline.errors.failures import FailedStage, StageFailedError
 from spark_tasks.pipeline.handover import from_json, to_json
 from spark_tasks.pipeline.sink_pipeline import NONE_KNOWN, Known, SinkPipeline, each_part, taken
 from spark_tasks.pipeline.source_pipeline import RawBatch, SourcePipeline

@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.data.columns import connect_timestamps, in_order, one_topic
-from spark_tasks.errors import DataError
 from spark_tasks.metrics.phases import phase
 from spark_tasks.pipeline.converters.base import Column, Converter, MixedSchemasError
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.converters.string import StringConverter
-from spark_tasks.pipeline.failures import (
+from spark_tasks.pipeline.errors.failures import (
     FailedStage,
     Refuse,
     StageFailedError,
@@ -53,24 +52,11 @@ class SinkPipeline(ConfiguredPipeline):
 
     of_sink = True
 
-    def to_connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Converts a raw batch of one topic partition to a batch with columns.CONNECT_COLUMNS.
-
-        Raises DataError with topic, partition, offset and converter of the first bad record, and if the records have
-        several schemas: one batch cannot contain them, so use `to_connect_batches`.
-        """
-        batches = list(self.to_connect_batches(topic, partition, raw))
-        if len(batches) != 1:
-            raise DataError(f"records of {topic}-{partition} have {len(batches)} schemas: use to_connect_batches")
-        return batches[0]
-
-    def to_connect_batches(
-        self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = raise_failure
-    ) -> Iterator[pa.RecordBatch]:
+    def to_connect_batches(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yields the records of `to_connect_by_schema` in order, in one batch for each run of records with the same
-        schema.
+        schema. Raises ToleranceExceededError for the first bad record.
         """
-        yield from in_order(self.to_connect_by_schema(topic, partition, raw, refuse))
+        yield from in_order(self.to_connect_by_schema(topic, partition, raw))
 
     def to_connect_by_schema(
         self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = raise_failure

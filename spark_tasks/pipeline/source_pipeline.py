@@ -16,7 +16,7 @@ from spark_tasks.data.rows import as_value, plain, value_field
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.metrics.phases import phase
 from spark_tasks.pipeline.converters.base import BadRowsError, Converter
-from spark_tasks.pipeline.failures import (
+from spark_tasks.pipeline.errors.failures import (
     SOURCE_TASK,
     FailedStage,
     Refuse,

@@ -10,6 +10,9 @@ from typing_extensions import override
 
 from spark_tasks.errors import shortened, text_of
 
+TEXT: Final = "text"
+JSON: Final = "json"
+"""The formats of a worker's log."""
 MAX_TEXT: Final = 200_000
 """Characters of a message, and of a stack trace. An error may quote a record of any size."""
 

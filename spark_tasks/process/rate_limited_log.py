@@ -21,13 +21,13 @@ class RateLimitedLog:
         self._period_starts: dict[str, float] = {}
         self._counts = defaultdict[str, int](int)
 
-    def suppressed(self, kind: str, now: float | None = None) -> int | None:
+    def suppressed(self, kind: str) -> int | None:
         """Counts a line. Returns None if the caller must not log it, else how many lines of its kind were suppressed in
         the previous period (if this line is the first of a new one, otherwise 0).
 
-        `kind` must not come from a client, as kinds are never removed. `now`: time.monotonic().
+        `kind` must not come from a client, as kinds are never removed.
         """
-        now = time.monotonic() if now is None else now
+        now = time.monotonic()
         with self._lock:
             if now - self._period_starts.get(kind, -self._per_s) >= self._per_s:
                 suppressed = max(0, self._counts[kind] - self._max_lines)

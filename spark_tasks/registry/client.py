@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,11 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConfigError, DataError, RetriableError
-from spark_tasks.kafka.client_config import tls_files
 from spark_tasks.registry.caches import with_failures
+from spark_tasks.registry.connection import BUSY, connect
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, UnusableSchemaError
-from spark_tasks.registry.responses import checked, read_body
-from spark_tasks.registry.settings import TLS_PREFIX, user_info, without_user
+from spark_tasks.registry.settings import TLS_PREFIX, without_user
 from spark_tasks.registry.wire import SchemaId
 
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
 T = TypeVar("T")
-_BUSY = (408, 429, 500, 502, 503, 504)
 _LONGEST = 500  # of a registry's message
 _UNKNOWN_S = 1.0  # for this long a schema stays unknown: many batches in a row may have records with its id
 _INSTALL = "a schema registry needs additional packages: pip install 'heeler[registry]'"
@@ -186,7 +183,7 @@ class Registry:
 
     def _request(self, what: str, send: Callable[[], T]) -> T:
         """Sends a request, unless the backoff after a failure is not over. `what`: its subject, for messages."""
-        from confluent_kafka.schema_registry.common._httpx_compat import httpx  # noqa: PLC0415
+        import httpx2  # noqa: PLC0415 - of the extra `registry`, as what follows
         from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError  # noqa: PLC0415
 
         left = self._backoff_until - time.monotonic()
@@ -199,7 +196,7 @@ class Registry:
         try:
             result = send()
         except SchemaRegistryError as error:
-            if error.http_status_code in _BUSY:
+            if error.http_status_code in BUSY:
                 raise self._unreachable(_described(error)) from error
             self._reset_backoff()
             raise self._refusal(what, error) from error
@@ -208,11 +205,11 @@ class Registry:
                 raise ConfigError("bearer.auth.issuer.endpoint.url did not issue a token for bearer.auth.client.id: "
                                   f"{error.message}") from error
             raise self._unreachable(f"no token: {error.message}") from error
-        except (httpx.TransportError, TimeoutError) as error:
+        except (httpx2.TransportError, TimeoutError) as error:
             raise self._unreachable(f"{type(error).__name__}: {error}") from error
         except UnicodeEncodeError as error:  # of the request: a record's schema may have any name
             raise UnusableSchemaError(f"{what!r} is not valid Unicode: {error}") from error
-        except (ValueError, RecursionError, httpx.DecodingError) as error:  # of another service
+        except (ValueError, RecursionError, httpx2.DecodingError) as error:  # of another service
             raise self._unreachable(f"its response is not that of a schema registry: {error}") from error
         self._reset_backoff()
         return result
@@ -249,36 +246,7 @@ class Registry:
 
     @cached_property
     def _client(self) -> SchemaRegistryClient:
-        from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415
-        from confluent_kafka.schema_registry.common._httpx_compat import httpx  # noqa: PLC0415
-
-        values = self._settings
-        conf = _conf(values)
-        seconds = values["http.read.timeout.ms"] / 1000 or None  # 0: no limit, as in Java
-        conf["timeout"] = httpx.Timeout(seconds, connect=values["http.connect.timeout.ms"] / 1000 or None)
-        try:
-            client = SchemaRegistryClient(conf)
-        except (ValueError, TypeError, OSError) as error:
-            raise ConfigError(f"schema.registry.url: {error}") from error
-        # The client has no settings for what Java's clients support: any header, and a token without a logical cluster.
-        rest = client._rest_client  # noqa: SLF001
-        rest.session.event_hooks = {"response": [lambda response: read_body(response, seconds or math.inf)]}
-        rest.send_request = _checking(rest.send_request)
-        rest.send_http_request = _remembering(rest)
-        if values.get(f"{TLS_PREFIX}ssl.endpoint.identification.algorithm", "https").strip() == "":
-            rest.verify.check_hostname = False
-        for key, value in values.items():
-            if key.startswith("request.header."):
-                rest.session.headers[key.removeprefix("request.header.")] = value
-        token = values.get("bearer.auth.token")
-        if token and values["bearer.auth.credentials.source"] == "STATIC_TOKEN":
-            rest.session.headers["Authorization"] = f"Bearer {token}"
-            for name, key in _CLOUD_HEADERS.items():
-                if values.get(key):
-                    rest.session.headers[name] = values[key]
-        if values["bearer.auth.credentials.source"] == "OAUTHBEARER":
-            _know_when_tokens_expire(rest.bearer_field_provider)
-        return client
+        return connect(self._settings)
 
 
 def _described(error: Any) -> str:
@@ -287,100 +255,10 @@ def _described(error: Any) -> str:
     return f"{message} (HTTP status {error.http_status_code}, code {error.error_code})"
 
 
-def _checking(send: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
-    """Returns the client's function `send` with a check of the response, before the client caches it."""
-    def send_and_check(url: str, method: str, **more: Any) -> dict[str, Any]:
-        required = {"POST": ("id",), "GET": ("schema",) if url.startswith("schemas/") else ("schema", "id")}
-        return checked(send(url, method, **more), required[method])
-
-    return send_and_check
-
-
-def _remembering(rest: Any) -> Callable[..., Any]:
-    """Returns the function of the client that sends a request to one URL. A URL that fails becomes the last one, as in
-    Java's clients; otherwise each request would first be retried there.
-    """
-    send = rest.send_http_request
-
-    def send_and_remember(base_url: str, *args: Any, **more: Any) -> Any:
-        failed = True
-        try:
-            response = send(base_url, *args, **more)
-            failed = response.status_code in _BUSY
-        finally:
-            if failed:  # a new list: the client may be iterating over the old one
-                rest.base_urls = sorted(rest.base_urls, key=lambda url: url == base_url)
-        return response
-
-    return send_and_remember
-
-
 _NO_TOKENS = frozenset({  # RFC 6749: errors that a retry does not resolve
     "access_denied", "invalid_client", "invalid_grant", "invalid_request", "invalid_scope", "unauthorized_client",
     "unsupported_grant_type",
 })  # fmt: skip
-_TOKEN_S = 300
-
-
-def _know_when_tokens_expire(tokens: Any) -> None:
-    """A server may give a token without saying for how long it is valid, which is an error in the client. Such a token
-    is renewed every five minutes.
-    """
-    fetch = tokens.fetch_token
-
-    def fetched() -> str:
-        token = str(fetch())
-        fields = dict(tokens.token_object)
-        seconds = int(fields.get("expires_in") or _TOKEN_S)
-        tokens.token_object = {**fields, "expires_in": seconds, "expires_at": time.time() + seconds}
-        return token
-
-    tokens.fetch_token = fetched
-
-
-_CLOUD_HEADERS = {
-    "target-sr-cluster": "bearer.auth.logical.cluster", "Confluent-Identity-Pool-Id": "bearer.auth.identity.pool.id"
-}
-
-
-def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings of confluent-kafka's client. Raises ConfigError."""
-    urls = [url.rstrip("/") for url in values["schema.registry.url"]]
-    if values["basic.auth.credentials.source"] == "USER_INFO":
-        urls = [without_user(url) for url in urls]  # whose user and password are not used then
-    if values["schema.registry.url.randomize"]:
-        first = random.randrange(len(urls))  # noqa: S311 - load, not secrets
-        urls = urls[first:] + urls[:first]
-    conf: dict[str, Any] = {
-        "url": ",".join(urls),
-        "max.retries": values["max.retries"],
-        "retries.wait.ms": values["retries.wait.ms"],
-        "retries.max.wait.ms": values["retries.max.wait.ms"],
-        "cache.latest.ttl.sec": 0,  # Registry has the cache
-    }
-    if values["basic.auth.credentials.source"] == "USER_INFO":
-        conf["basic.auth.user.info"] = user_info(values)
-    if values["bearer.auth.credentials.source"] == "OAUTHBEARER":
-        conf["bearer.auth.credentials.source"] = "OAUTHBEARER"
-        conf |= {key: values[key] for key in _OAUTH if values.get(key)}
-        conf.setdefault("bearer.auth.logical.cluster", "")
-    elif all(url.startswith("http://") for url in urls):
-        conf["ssl.ca.location"] = False  # nothing has TLS, and reading all authorities takes long
-    if values["proxy.host"]:
-        conf["proxy"] = f"http://{values['proxy.host']}:{values['proxy.port']}"
-    tls = tls_files({key.removeprefix(TLS_PREFIX): value for key, value in values.items()
-                     if key.startswith(TLS_PREFIX + "ssl.")})
-    return conf | {name: tls[key] for key, name in _TLS_NAMES.items() if tls.get(key)}
-
-
-_OAUTH = (
-    "bearer.auth.client.id", "bearer.auth.client.secret", "bearer.auth.scope", "bearer.auth.issuer.endpoint.url",
-    "bearer.auth.logical.cluster", "bearer.auth.identity.pool.id",
-)
-_TLS_NAMES = {
-    "ssl_cafile": "ssl.ca.location", "ssl_certfile": "ssl.certificate.location", "ssl_keyfile": "ssl.key.location",
-    "ssl_password": "ssl.key.password",
-}
 
 
 def _client_schema(schema: SchemaText) -> ClientSchema:

@@ -48,7 +48,7 @@ def _members(value: Any, types: Mapping[str, type], required: tuple[str, ...]) -
 
 
 def read_body(response: Any, seconds: float) -> None:
-    """Reads the body of a response (httpx) that may be endless. Raises ForeignResponseError if it is too large, and
+    """Reads the body of a response (httpx2) that may be endless. Raises ForeignResponseError if it is too large, and
     TimeoutError if it has not arrived after these seconds.
     """
     body, end = bytearray(), time.monotonic() + seconds

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Final
 
 from spark_tasks.errors import ConnectError, message_of
-from spark_tasks.pipeline.database_errors import original_of
-from spark_tasks.pipeline.failures import class_of
-from spark_tasks.pipeline.outages import http_statuses, is_of_record
+from spark_tasks.pipeline.errors.database_errors import original_of
+from spark_tasks.pipeline.errors.failures import class_of
+from spark_tasks.pipeline.errors.outages import http_statuses, is_of_record
 from spark_tasks.plugins.origin import Place
 from spark_tasks.sinks.suspects import Proof, RowGuesser
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_tasks.pipeline.failures import Failure, Refuse
+from spark_tasks.pipeline.errors.failures import Failure, Refuse
 
 _MAX_NOTED: Final = 20_000  # they need memory until their letters are written
 

@@ -19,7 +19,7 @@ from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, 
 from spark_tasks.dead_letters.replay_range import LetterRange, ReplayCounts, Tally
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.shared_clusters import shared_cluster
-from spark_tasks.pipeline.failures import Failure
+from spark_tasks.pipeline.errors.failures import Failure
 from spark_tasks.plugins.origin import Place
 from spark_tasks.sinks.blame import Blame
 from spark_tasks.sinks.split import SinkJob, SinkResult

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
+from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.data.columns import in_order, size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters_in_group import LettersInGroup, sender_of
@@ -26,13 +27,12 @@ from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, UnknownTopicError
 from spark_tasks.kafka.fetch import read_range
-from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import Stopwatch, measured, phase
 from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
-from spark_tasks.pipeline.failures import Failure, Refuse
+from spark_tasks.pipeline.errors.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
 from spark_tasks.sinks.blame import Blame, blames
 from spark_tasks.sinks.noted_failures import ManyFailuresError, NotedFailures

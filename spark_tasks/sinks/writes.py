@@ -14,9 +14,9 @@ from pyspark import cloudpickle
 
 from spark_tasks.data.rows import write_batches
 from spark_tasks.errors import RetriableError, message_of
-from spark_tasks.pipeline.bisection import FailedPartError, good_parts
-from spark_tasks.pipeline.failures import FailedStage, Failure, StageFailedError, free_locals
-from spark_tasks.pipeline.outages import is_of_content, is_of_machine, is_outage
+from spark_tasks.pipeline.errors.bisection import FailedPartError, good_parts
+from spark_tasks.pipeline.errors.failures import FailedStage, Failure, StageFailedError, free_locals
+from spark_tasks.pipeline.errors.outages import is_of_content, is_of_machine, is_outage
 from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
 from spark_tasks.plugins.origin import Place, reading_from

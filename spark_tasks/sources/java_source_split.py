@@ -17,7 +17,7 @@ from spark_tasks.errors import ToleranceExceededError
 from spark_tasks.metrics.phases import measured
 from spark_tasks.metrics.plugins import counting
 from spark_tasks.metrics.task import SplitFigures
-from spark_tasks.pipeline.failures import Failure, Refuse
+from spark_tasks.pipeline.errors.failures import Failure, Refuse
 from spark_tasks.pipeline.handover import JavaSourcePipeline
 from spark_tasks.pipeline.source_pipeline import RawBatch
 from spark_tasks.plugins.chain_cut import Cut

@@ -20,7 +20,7 @@ from spark_tasks.kafka.pending_batch import OnAppend, OnRefusal, Rows
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.too_large import sizes_of, too_large
 from spark_tasks.kafka.topic_names import is_valid_topic
-from spark_tasks.pipeline.failures import SOURCE_TASK, FailedStage, Failure
+from spark_tasks.pipeline.errors.failures import SOURCE_TASK, FailedStage, Failure
 
 OnLost = Callable[[Rows], None]
 

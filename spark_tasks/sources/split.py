@@ -30,7 +30,7 @@ from spark_tasks.kafka.topic_creation import TopicCreation
 from spark_tasks.metrics.phases import Stopwatch, each, measured, phase
 from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
-from spark_tasks.pipeline.failures import Failure
+from spark_tasks.pipeline.errors.failures import Failure
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.plugins.spark_task import as_spark_task
 from spark_tasks.sources.delivery import Lane

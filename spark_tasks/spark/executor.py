@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import override
 
+from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.errors import (
     ConnectError,
     PermanentError,
@@ -26,7 +27,6 @@ from spark_tasks.errors import (
     shortened,
     text_of,
 )
-from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.metrics.phases import mark, stage_of
 from spark_tasks.spark.stacks import stacks_available
 from spark_tasks.task import Split

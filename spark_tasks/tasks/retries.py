@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from spark_tasks.backoff import doubled
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.pipeline.failures import StageOutageError
+from spark_tasks.pipeline.errors.failures import StageOutageError
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.task import Progress
 

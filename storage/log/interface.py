@@ -1,4 +1,5 @@
 """The interface of a compacted topic for the stores, which read it continuously from its beginning and append to it.
+Errors are ConnectErrors; after a RetriableError, the same write may succeed later, although the log has given it up.
 
 topic_log.py implements it with Kafka, tests/rigs/memory_log.py in memory; tests/contract checks both.
 """
@@ -9,24 +10,16 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-import kafka.errors
-
-from spark_tasks.errors import RetriableError
-from spark_tasks.kafka.errors import is_retriable
+from spark_tasks.errors import ConnectError, RetriableError
 from storage.log.record import KeyValue, LogRecord, Position
 
 
-class SuspendedError(kafka.errors.KafkaError):  # type: ignore[misc]
+class SuspendedError(ConnectError):
     """A record was not sent because it had been decided on before this process was suspended past its session."""
 
 
-class UnsentError(kafka.errors.RetriableError):  # type: ignore[misc]
+class UnsentError(RetriableError):
     """A record was not sent because of a SuspendedError of another record in its batch."""
-
-
-def may_be_repeated(error: BaseException) -> bool:
-    """Whether the same write may succeed later, although this log has given it up."""
-    return isinstance(error, RetriableError) or is_retriable(error)
 
 
 OnRecords = Callable[[Sequence[LogRecord]], None]

@@ -8,27 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from kafka.errors import (
-    ClusterAuthorizationFailedError,
-    InvalidReplicationFactorError,
-    KafkaError,
-    KafkaTimeoutError,
-    RequestTimedOutError,
-    TopicAlreadyExistsError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
-    for_code,
-)
-
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.kafka.admin import KafkaAdmin
+from spark_tasks.kafka.errors import (
+    InvalidReplicationFactorError,
+    KafkaAuthorizationError,
+    KafkaTimedOutError,
+    LoginRefusedError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+)
 from storage.ids import TopicName
 
 _logger = logging.getLogger(__name__)
 
-_UNAUTHORIZED = (ClusterAuthorizationFailedError, TopicAuthorizationFailedError, UnsupportedVersionError)
-_SLOW = (KafkaTimeoutError, RequestTimedOutError)
 BACKOFF_S = 0.5
 _POLICY = "cleanup.policy"
 _CONFIG = "config.storage."
@@ -88,7 +81,7 @@ def _topic(
                          values[f"{prefix}replication.factor"], settings)
 
 
-def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], timeout_s: float = 0.0) -> None:
+def ensure_topics(admin: KafkaAdmin, topics: Sequence[InternalTopic], timeout_s: float = 0.0) -> None:
     """Creates missing topics, then checks existing ones. Blocks; raises ConnectError, or ConfigError for problems that
     only the user can fix: unsuitable topics, more replicas than brokers.
 
@@ -104,26 +97,26 @@ def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], time
             _check_one_partition(topic, _partition_count(admin, topic))
 
 
-def check_topic(admin: KafkaAdminClient, topic: InternalTopic) -> Sequence[Mapping[str, Any]] | None:
+def check_topic(admin: KafkaAdmin, topic: InternalTopic) -> Sequence[Mapping[str, Any]] | None:
     """The topic's partitions as Kafka describes them; None if it does not exist. Creates nothing.
 
     Raises ConfigError if it is unsuitable, ConnectError if it cannot be described.
     """
     try:
-        [found] = admin.describe_topics([topic.name])
-    except UnknownTopicOrPartitionError:
+        partitions = admin.partitions(topic.name)
+    except UnknownTopicError:
         return None
-    except KafkaError as error:
+    except ConnectError as error:
         raise ConnectError(f"Error while attempting to describe topic '{topic.name}': {error}") from error
-    if found["error_code"]:
+    if partitions is None:
         return None
     _check_compacted(topic, _policies(admin, topic))
     if topic.prefix == _CONFIG:
-        _check_one_partition(topic, len(found["partitions"]))
-    return list(found["partitions"])
+        _check_one_partition(topic, len(partitions))
+    return partitions
 
 
-def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: float) -> bool:
+def _create_in_time(admin: KafkaAdmin, topic: InternalTopic, deadline: float) -> bool:
     """Creates a topic; transient errors are retried until the deadline. Returns whether the topic is new."""
     warned = False
     while True:
@@ -131,7 +124,7 @@ def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: flo
             return _create(admin, topic)
         except ConnectError as error:
             left = deadline - time.monotonic()
-            if left <= 0 or not isinstance(error.__cause__, (InvalidReplicationFactorError, *_SLOW)):
+            if left <= 0 or not isinstance(error.__cause__, (InvalidReplicationFactorError, KafkaTimedOutError)):
                 raise
             if not warned:
                 _logger.warning("%s. Retrying for %.0f s: the brokers may still be starting", error, left)
@@ -139,34 +132,30 @@ def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: flo
         time.sleep(BACKOFF_S)
 
 
-def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:
+def _create(admin: KafkaAdmin, topic: InternalTopic) -> bool:
     """Creates a topic. Returns whether it is new. Raises ConnectError."""
-    options = {
-        "num_partitions": topic.partitions,
-        "replication_factor": topic.replication_factor,
-        "configs": {**topic.settings, _POLICY: "compact"},
-    }
+    configs = {**topic.settings, _POLICY: "compact"}
     try:
-        response = admin.create_topics({topic.name: options}, raise_errors=False)
-    except KafkaError as error:
-        raise _creation_failed(topic, error) from error
-    [created] = response["topics"]
-    error_type = for_code(created["error_code"])
-    if not created["error_code"]:
-        _logger.info("Created topic %s for %s", topic.name, topic.purpose)
-        return True
-    if error_type is TopicAlreadyExistsError:
-        return False
-    if issubclass(error_type, _UNAUTHORIZED):
+        new = admin.create_topic(topic.name, topic.partitions, topic.replication_factor, configs)
+    except ConnectError as error:
+        if not _is_denied(error):
+            raise _creation_failed(topic, error) from error
         _logger.debug("Not authorized to create topic %s; assuming that it exists", topic.name)
         return False
-    cause = error_type(created.get("error_message"))
-    raise _creation_failed(topic, cause) from cause
+    if new:
+        _logger.info("Created topic %s for %s", topic.name, topic.purpose)
+    return new
 
 
-def _creation_failed(topic: InternalTopic, cause: KafkaError) -> ConnectError:
+def _is_denied(error: ConnectError) -> bool:
+    """Whether the broker answers this client's requests, but not this one."""
+    denied = isinstance(error, (KafkaAuthorizationError, UnsupportedVersionError))
+    return denied and not isinstance(error, LoginRefusedError)
+
+
+def _creation_failed(topic: InternalTopic, cause: ConnectError) -> ConnectError:
     where = f"Unable to create topic(s) '{topic.name}', supplied via the '{topic.property}' property"
-    if isinstance(cause, _SLOW):
+    if isinstance(cause, KafkaTimedOutError):
         return ConnectError(
             f"Timed out while checking for or creating topic(s) '{topic.name}'. There may be a connectivity issue, "
             "partitions may be unavailable, or the creation takes longer than usual"
@@ -178,19 +167,17 @@ def _creation_failed(topic: InternalTopic, cause: KafkaError) -> ConnectError:
     return ConnectError(f"{where}: {cause}")
 
 
-def _policies(admin: KafkaAdminClient, topic: InternalTopic) -> set[str]:
+def _policies(admin: KafkaAdmin, topic: InternalTopic) -> set[str]:
     """The topic's cleanup policies; empty if they cannot be read."""
-    resource = ConfigResource(ConfigResourceType.TOPIC, topic.name, {_POLICY: None})
     try:
-        configs: Mapping[str, Any] = admin.describe_configs([resource], config_filter="all")
-    except (*_UNAUTHORIZED, UnknownTopicOrPartitionError) as error:
+        policies = admin.topic_config(topic.name, _POLICY)
+    except ConnectError as error:
+        if not (_is_denied(error) or isinstance(error, UnknownTopicError)):
+            message = f"Error while attempting to describe topic config for topic '{topic.name}': {error}"
+            raise ConnectError(message) from error
         _logger.debug("Could not read the settings of topic %s: %s", topic.name, error)
         return set()
-    except KafkaError as error:
-        message = f"Error while attempting to describe topic config for topic '{topic.name}': {error}"
-        raise ConnectError(message) from error
-    entry = configs.get("topic", {}).get(topic.name, {}).get(_POLICY, {})
-    return {policy.strip().lower() for policy in (entry.get("value") or "").split(",") if policy.strip()}
+    return {policy.strip().lower() for policy in policies.split(",") if policy.strip()}
 
 
 def _check_compacted(topic: InternalTopic, policies: set[str]) -> None:
@@ -206,14 +193,13 @@ def _check_compacted(topic: InternalTopic, policies: set[str]) -> None:
         )
 
 
-def _partition_count(admin: KafkaAdminClient, topic: InternalTopic) -> int | None:
+def _partition_count(admin: KafkaAdmin, topic: InternalTopic) -> int | None:
     try:
-        [found] = admin.describe_topics([topic.name])
-    except _UNAUTHORIZED:
-        return None
-    except KafkaError as error:
+        return len(admin.partitions(topic.name) or ()) or None
+    except ConnectError as error:
+        if _is_denied(error):
+            return None
         raise ConnectError(f"Error while attempting to describe topic '{topic.name}': {error}") from error
-    return len(found["partitions"]) or None
 
 
 def _check_one_partition(topic: InternalTopic, count: int | None) -> None:

@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
 from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
-from spark_tasks.kafka.errors import translated
-from spark_tasks.kafka.topic_client import client_for
+from spark_tasks.kafka.topic_producer import TransactionalTopicProducer
 from storage.daemon_pool import DaemonPool
 from storage.errors import PrivilegedWriteError
 from storage.log.interface import PrivilegedWriter
@@ -36,14 +33,12 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
             "reconnect_backoff_max_ms": 1000,
             **clients,
             "client_id": client_id,
-            "kafka_client": client_for(topic),
             "transactional_id": transactional_id,
             "acks": "all",
             "max_block_ms": 1000 * _TIMEOUT_S,
             "retry_backoff_ms": 5,  # retried until the previous transaction is complete; 100 ms would add up
-            "metrics_enabled": False,
         }
-        self._producer: KafkaProducer | None = None
+        self._producer: TransactionalTopicProducer | None = None
         self._pool = DaemonPool(1, f"writer-{topic}")
 
     @override
@@ -68,35 +63,21 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
         if self._producer is not None:
             return
         try:
-            self._producer = KafkaProducer(**self._settings)
-            self._producer.init_transactions()
-        except KafkaError as error:
-            self._give_up()
-            doing = (f"Failed to create and initialize fencable producer for topic {self._topic} (transactional.id "
-                     f"{self._settings['transactional_id']})")
-            raise ConnectError(str(translated(error, doing))) from error
+            self._producer = TransactionalTopicProducer(self._topic, self._settings, _TIMEOUT_S)
+        except ConnectError as error:
+            raise ConnectError(str(error)) from error
 
     def _write(self, records: Sequence[KeyValue]) -> list[Position]:
         if self._producer is None:
             raise PrivilegedWriteError(f"Cannot produce to topic {self._topic} without claiming write privileges first")
         try:
-            self._producer.begin_transaction()
-            sent = [self._producer.send(self._topic, key=key, value=value) for key, value in records]
-            # Not after the commit, which waits in vain if the broker refuses the topic.
-            done = [future.get(timeout=_TIMEOUT_S) for future in sent]
-            self._producer.commit_transaction()
-        except KafkaError as error:
+            return [Position(*appended) for appended in self._producer.write(records)]
+        except ConnectError as error:
             self._give_up()
-            message = str(translated(error, f"Failed to perform fencable send to topic {self._topic}",
-                                     needs="WRITE permission on the topic"))
-            _logger.warning("%s", message)
-            raise PrivilegedWriteError(message) from error
-        return [Position(meta.partition, meta.offset) for meta in done]
+            _logger.warning("%s", error)
+            raise PrivilegedWriteError(str(error)) from error
 
     def _give_up(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            try:
-                producer.close(timeout=0)  # an open transaction was fenced or will time out
-            except KafkaError as error:
-                _logger.debug("Closing the transactional producer of topic %s: %s", self._topic, error)
+            producer.close()

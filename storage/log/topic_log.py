@@ -1,4 +1,4 @@
-"""A compacted topic over kafka-python, the counterpart of Kafka Connect's KafkaBasedLog: one thread reads it; sending
+"""A compacted topic on Kafka, the counterpart of Kafka Connect's KafkaBasedLog: one thread reads it; sending
 and looking up ends are asynchronous.
 
 Long polls return with the first record, so an idle log costs next to nothing, and a record is read back as soon as it
@@ -10,37 +10,34 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, OffsetSpec
-from kafka.errors import InvalidMetadataError, KafkaError, KafkaTimeoutError, RetriableError
 from typing_extensions import override
 
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import complete, error_of, fail
-from spark_tasks.kafka.consumer_records import EndMark, mark_ends
-from spark_tasks.kafka.topic_client import client_for, partitions_of
+from spark_tasks.kafka.admin import KafkaAdmin
+from spark_tasks.kafka.consumer_records import EndMark
+from spark_tasks.kafka.errors import KafkaTimedOutError
+from spark_tasks.kafka.topic_producer import Appended, TopicProducer
+from spark_tasks.kafka.topic_reader import TopicReader
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.daemon_pool import DaemonPool
 from storage.log.freshness import Freshness
 from storage.log.interface import OnError, OnRecords, SuspendedError, TopicLog, UnsentError
-from storage.log.read_progress import Ends, ReadProgress, ends_of
+from storage.log.read_progress import ReadProgress, ends_of
 from storage.log.record import LogRecord, Position
 
 _logger = logging.getLogger(__name__)
 
-_FETCH_WAIT_MS = 10_000  # the broker holds an empty fetch for this long
-_FETCH_BYTES = 32 << 20
 TOPIC_WAIT_S = 30.0  # for a topic that was just created to be known to all brokers
 _FOREVER_MS = 2**31 - 1
-_KNOWN = (KafkaError, ConnectError, RuntimeError)  # RuntimeError: a network loop has ended; any other is a defect
+_KNOWN = (ConnectError, RuntimeError)  # RuntimeError: a network loop has ended; any other is a defect
 
 
 class KafkaTopicLog(TopicLog):
@@ -55,7 +52,7 @@ class KafkaTopicLog(TopicLog):
         self,
         topic: str,
         clients: Mapping[str, Any],
-        admin: AbstractContextManager[KafkaAdminClient],
+        admin: AbstractContextManager[KafkaAdmin],
         *,
         client_id: str,
         read_committed: bool = False,
@@ -65,28 +62,25 @@ class KafkaTopicLog(TopicLog):
     ) -> None:
         self._topic = topic
         self._open_admin = admin
-        self._admin: KafkaAdminClient | None = None
+        self._admin: KafkaAdmin | None = None
         self._shared = {
             "reconnect_backoff_max_ms": 1000,  # as in Kafka Connect; the library's 30 s would delay reconnecting
             **clients,
             "client_id": client_id,
-            "kafka_client": client_for(topic),
         }
         self._freshness = Freshness(session_s)
-        self._isolation = "read_committed" if read_committed else "read_uncommitted"
+        self._committed = read_committed
         self._producer_settings = {
             "acks": "all",
             "enable_idempotence": False,  # as in Kafka Connect: duplicates do not matter in a compacted topic
             "max_in_flight_requests_per_connection": 1,  # but the order does
             "delivery_timeout_ms": _FOREVER_MS,
             "retry_backoff_ms": 20,
-            "metrics_enabled": False,
-            "kafka_client": client_for(topic, self._freshness.error),
             **(producer or {}),
         }
         self._writable = writable
-        self._producer: KafkaProducer | None = None
-        self._consumer: KafkaConsumer | None = None
+        self._producer: TopicProducer | None = None
+        self._reader: TopicReader | None = None
         self._creating = threading.Lock()  # guards the creation of the producer, which may wait for Kafka
         self._lock = threading.Lock()  # guards its end
         self._progress = ReadProgress()
@@ -123,25 +117,24 @@ class KafkaTopicLog(TopicLog):
         sent: Future[Position] = Future()
         number = self._freshness.hold(since)
         try:
-            acknowledged = self._make_producer().send(self._topic, key=key, value=value)
+            acknowledged = self._make_producer().send(key, value)
         # Too large, not authorized, no metadata in time; RuntimeError: the library's network loop has ended.
-        except (KafkaError, RuntimeError) as error:
+        except _KNOWN as error:
             self._freshness.release(number)
             fail(sent, error)
             return sent
 
-        def succeeded(meta: Any) -> None:
-            self._freshness.release(number)
-            complete(sent, Position(meta.partition, meta.offset))
-
-        def failed(error: Exception) -> None:
+        def ended(future: Future[Appended]) -> None:
             decided = self._freshness.release(number)
-            if isinstance(error, SuspendedError) and self._freshness.error_since(decided) is None:
-                error = UnsentError(str(error))
-            fail(sent, error)
+            error = error_of(future)
+            if error is None:
+                complete(sent, Position(*future.result()))
+            elif isinstance(error, SuspendedError) and self._freshness.error_since(decided) is None:
+                fail(sent, UnsentError(str(error)))
+            else:
+                fail(sent, error)
 
-        acknowledged.add_callback(succeeded)
-        acknowledged.add_errback(failed)
+        acknowledged.add_done_callback(ended)
         return sent
 
     @override
@@ -161,8 +154,8 @@ class KafkaTopicLog(TopicLog):
     def stop(self) -> None:
         self._stopping.set()
         self._pool.close()
-        if self._consumer is not None:
-            self._consumer.close(timeout_ms=1000)  # ends the reader's poll
+        if self._reader is not None:
+            self._reader.close()  # ends its poll
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(2)  # it may be waiting for Kafka much longer
         self._close_producer()
@@ -173,8 +166,8 @@ class KafkaTopicLog(TopicLog):
         try:
             with self._open_admin as self._admin:
                 partitions = self._open()
-                ends = self._known(partitions, OffsetSpec.LATEST, self._isolation)
-                self._progress.wait(_by_number(ends), started)
+                ends = self._known(lambda admin: admin.ends(self._topic, partitions, committed=self._committed))
+                self._progress.wait(ends, started)
                 self._read(on_records, on_error)
         except Exception as error:
             if started.done():
@@ -198,44 +191,30 @@ class KafkaTopicLog(TopicLog):
             self._deliver(fetched, on_records, on_error)
 
     def _recover(self, error: Exception) -> None:
-        """Pauses before the next poll, which opens a new consumer if this one has a defect or its network loop
-        ended.
-        """
-        if not isinstance(error, (KafkaError, ConnectError)):
-            self._discard_consumer()
+        """Pauses before the next poll, which opens a new reader if this one has a defect or its network loop ended."""
+        if not isinstance(error, ConnectError):
+            self._discard_reader()
         self._stopping.wait(0.5)
 
-    def _discard_consumer(self) -> None:
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
+    def _discard_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
             with contextlib.suppress(Exception):  # it is broken already
-                consumer.close(timeout_ms=1000)
+                reader.close()
 
-    def _open(self) -> list[TopicPartition]:
-        self._consumer = consumer = KafkaConsumer(
-            **self._shared,
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            isolation_level=self._isolation,
-            fetch_max_wait_ms=_FETCH_WAIT_MS,
-            fetch_max_bytes=_FETCH_BYTES,
-            max_partition_fetch_bytes=_FETCH_BYTES,
-            request_timeout_ms=_FETCH_WAIT_MS + 30_000,
-            metrics_enabled=False,
-        )
-        mark_ends(consumer)
-        if self._stopping.is_set():  # stop() ran before there was a consumer
-            consumer.close(timeout_ms=1000)
+    def _open(self) -> list[int]:
+        self._reader = reader = TopicReader(self._topic, self._shared, committed=self._committed)
+        if self._stopping.is_set():  # stop() ran before there was a reader
+            reader.close()
         try:
-            return self._assign(consumer)
+            return self._begin(reader)
         except BaseException:
-            self._discard_consumer()  # polling a consumer without partitions would block without an error
+            self._discard_reader()  # polling a reader without partitions would block without an error
             raise
 
-    def _assign(self, consumer: KafkaConsumer) -> list[TopicPartition]:
+    def _begin(self, reader: TopicReader) -> list[int]:
         deadline = time.monotonic() + TOPIC_WAIT_S
-        while not (numbers := partitions_of(consumer, self._topic)):
+        while not (partitions := reader.partitions()):
             if time.monotonic() > deadline or self._stopping.wait(0.05):
                 raise ConnectError(
                     f"Could not look up partition metadata for topic '{self._topic}' in {TOPIC_WAIT_S:.0f} s. There "
@@ -243,27 +222,21 @@ class KafkaTopicLog(TopicLog):
                     "has CREATE permission), or the principal lacks DESCRIBE permission on it, or it has just been "
                     "created and needs more time"
                 )
-        partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
-        begins = self._known(partitions, OffsetSpec.EARLIEST)
-        consumer.assign(partitions)
+        begins = self._known(lambda admin: admin.starts(self._topic, partitions))
         reached = self._progress.reached()
-        for partition in partitions:
-            reached[partition.partition] = max(begins[partition].offset, reached.get(partition.partition, 0))
-            consumer.seek(partition, reached[partition.partition])
+        reached |= {partition: max(begins[partition], reached.get(partition, 0)) for partition in partitions}
+        reader.start({partition: reached[partition] for partition in partitions})
         self._progress.advance(reached)
         return partitions
 
-    def _poll(self) -> Mapping[TopicPartition, list[Any]]:
-        if self._consumer is None:
+    def _poll(self) -> Mapping[int, Sequence[Any]]:
+        if self._reader is None:
             self._open()
             return {}
-        fetched: Mapping[TopicPartition, list[Any]] = self._consumer.poll(3_600_000, max_records=sys.maxsize)
-        return fetched
+        return self._reader.poll()
 
-    def _deliver(
-        self, fetched: Mapping[TopicPartition, list[Any]], on_records: OnRecords, on_error: OnError
-    ) -> None:
-        ends = {tp.partition: records[-1].offset + 1 for tp, records in fetched.items() if records}
+    def _deliver(self, fetched: Mapping[int, Sequence[Any]], on_records: OnRecords, on_error: OnError) -> None:
+        ends = {partition: records[-1].offset + 1 for partition, records in fetched.items() if records}
         batch = [LogRecord(record.partition, record.offset, record.timestamp, record.key, record.value)
                  for records in fetched.values() for record in records if not isinstance(record, EndMark)]
         if batch:
@@ -277,12 +250,14 @@ class KafkaTopicLog(TopicLog):
 
     # ------------------------------------------------------------ ends
     def _find_end(self, done: Future[None], deadline: float, own: bool) -> None:
-        partitions = [TopicPartition(self._topic, number) for number in self._progress.reached()]
+        partitions = list(self._progress.reached())
         while not done.done() and not self._stopping.is_set():
             try:
                 if own:
                     self._await_sent(deadline)
-                ends = self._ends(partitions)
+                # Not through the reader, whose connection may be waiting for the broker. Except for the start, open
+                # transactions are included: their records were written before "now" as well.
+                ends = self._opened_admin().ends(self._topic, partitions)
             except RetriableError as error:
                 if time.monotonic() > deadline:
                     fail(done, error)
@@ -290,7 +265,7 @@ class KafkaTopicLog(TopicLog):
                 self._limited_log.log(
                     _logger, logging.WARNING, "Could not look up the end of topic %s; retrying: %s", self._topic, error)
                 self._stopping.wait(0.1)
-            except (KafkaError, RuntimeError) as error:  # RuntimeError: the admin client is closed
+            except _KNOWN as error:  # RuntimeError: the admin client is closed
                 fail(done, error)
                 return
             else:
@@ -299,45 +274,36 @@ class KafkaTopicLog(TopicLog):
         done.cancel()
 
     def _await_sent(self, deadline: float) -> None:
-        """Waits for the records that were sent before. Raises KafkaTimeoutError at the deadline. (The producer's
-        flush() would log errors that `send` returns.)
+        """Waits for the records that were sent before. Raises KafkaTimedOutError at the deadline. (The
+        producer's flush() would log errors that `send` returns.)
         """
         if not self._freshness.wait_for_held(deadline - time.monotonic()):
-            raise KafkaTimeoutError(f"records sent to topic {self._topic} were not acknowledged")
+            raise KafkaTimedOutError(f"records sent to topic {self._topic} were not acknowledged")
 
-    def _ends(self, partitions: list[TopicPartition]) -> Ends:
-        # Not through the consumer, whose connection may be waiting for the broker. Except for the start, open
-        # transactions are included: their records were written before "now" as well.
-        return _by_number(self._list(dict.fromkeys(partitions, OffsetSpec.LATEST)))
-
-    def _known(
-        self, partitions: list[TopicPartition], wanted: OffsetSpec, isolation: str = "read_uncommitted"
-    ) -> Mapping[TopicPartition, Any]:
-        """Like `_list`, but retries while the broker does not know a topic that was just created."""
+    def _known(self, ask: Callable[[KafkaAdmin], dict[int, int]]) -> dict[int, int]:
+        """Asks again while the broker does not know a topic that was just created."""
         deadline = time.monotonic() + TOPIC_WAIT_S
         while True:
             try:
-                return self._list(dict.fromkeys(partitions, wanted), isolation)
-            except InvalidMetadataError:
+                return ask(self._opened_admin())
+            except RetriableError:
                 if time.monotonic() > deadline or self._stopping.wait(0.05):
                     raise
 
-    def _list(
-        self, wanted: Mapping[TopicPartition, OffsetSpec], isolation: str = "read_uncommitted"
-    ) -> Mapping[TopicPartition, Any]:
+    def _opened_admin(self) -> KafkaAdmin:
         if self._admin is None:
-            raise KafkaError(f"The log of topic {self._topic} is not open yet")
-        offsets: Mapping[TopicPartition, Any] = self._admin.list_partition_offsets(wanted, isolation)
-        return offsets
+            raise ConnectError(f"The log of topic {self._topic} is not open yet")
+        return self._admin
 
-    def _make_producer(self) -> KafkaProducer:
+    def _make_producer(self) -> TopicProducer:
         with self._creating:
             if self._producer is None and self._writable and not self._stopping.is_set():
-                self._producer = KafkaProducer(**{**self._shared, **self._producer_settings})
+                settings = {**self._shared, **self._producer_settings}
+                self._producer = TopicProducer(self._topic, settings, self._freshness.error)
         if self._stopping.is_set():
             self._close_producer()  # `stop` does not wait for one that is being created
         if (producer := self._producer) is None:
-            raise KafkaError(f"The log of topic {self._topic} is closed or read-only")
+            raise ConnectError(f"The log of topic {self._topic} is closed or read-only")
         return producer
 
     def _close_producer(self) -> None:
@@ -345,15 +311,10 @@ class KafkaTopicLog(TopicLog):
             producer, self._producer = self._producer, None
         if producer is not None:
             try:
-                producer.close(timeout=2)
-            except KafkaError as error:
+                producer.close(2)
+            except ConnectError as error:
                 _logger.warning("Could not write all records to topic %s before the stop: %s", self._topic, error)
 
     def _prepare_to_send(self) -> None:
         """Connects the producer, so that the first `send` need not wait."""
-        self._make_producer().partitions_for(self._topic)
-
-
-def _by_number(found: Mapping[TopicPartition, Any]) -> Ends:
-    """The offsets, by partition number."""
-    return {partition.partition: end.offset for partition, end in found.items()}
+        self._make_producer().prepare()

@@ -12,12 +12,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import TypeVar
 
-import kafka.errors as protocol
-
 from spark_tasks.errors import ConnectError, RetriableError, StartCancelledError
 from spark_tasks.futures import done, error_of, gather, then
 from storage.ids import ConnectorName
-from storage.log.interface import SuspendedError, TopicLog, may_be_repeated
+from storage.log.interface import SuspendedError, TopicLog
 from storage.log.record import KeyValue, LogRecord, Position
 from storage.offsets.fold import Offset, OffsetState, Partition, fold, merge, records_for
 from storage.offsets.own_topic import OwnOffsets
@@ -199,12 +197,13 @@ class ConnectorOffsetStore:
         except TimeoutError as error:
             future.cancel()
             raise RetriableError(f"{message}: no answer within {self._timeout:.0f} s") from error
-        except (protocol.KafkaError, CancelledError) as error:
+        except (ConnectError, CancelledError) as error:
             if self._unwanted.is_set() and isinstance(error, CancelledError):
                 raise StartCancelledError(f"{message}: the task is stopped") from None
             opened = not self._ready.done() or error_of(self._ready) is None  # its own topic is opened only once
-            retriable = opened and (isinstance(error, SuspendedError) or may_be_repeated(error))
-            raise (RetriableError if retriable else ConnectError)(f"{message}: {error!r}") from error
+            retriable = opened and isinstance(error, (SuspendedError, RetriableError))
+            why = str(error) or type(error).__name__
+            raise (RetriableError if retriable else ConnectError)(f"{message}: {why}") from error
 
 
 class OffsetStores:

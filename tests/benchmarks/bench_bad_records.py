@@ -29,8 +29,8 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter
 
-from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.pipeline.failures import Failure
+from spark_tasks.data.columns import RAW_SCHEMA, in_order
+from spark_tasks.pipeline.errors.failures import Failure
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.sinks.writes import WriterRunner
@@ -88,7 +88,7 @@ def sink(batches: list[pa.RecordBatch]) -> int:
     """Bad records found."""
     pipeline, refused = SinkPipeline(WORKER, CONFIG), list[Failure]()
     for batch in batches:
-        for _ in pipeline.to_connect_batches("t", 0, batch, refused.append):
+        for _ in in_order(pipeline.to_connect_by_schema("t", 0, batch, refused.append)):
             pass
     return len(refused)
 

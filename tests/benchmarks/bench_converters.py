@@ -33,6 +33,7 @@ from spark_tasks.pipeline.converters.registered import Described, Read, Write
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.registry.wire import framed, unframed
+from tests.rigs.raw_records import converted
 
 ROWS = 65_536
 REPEATS = 7
@@ -82,7 +83,7 @@ GAPS = raw_batch([json.dumps(one).encode() for one in WITHOUT])
 
 def with_schema(raw: pa.RecordBatch) -> pa.RecordBatch:
     pipeline = SinkPipeline(WORKER, JSON)
-    rows = pa.RecordBatch.from_struct_array(pipeline.to_connect("t", 0, raw).column("value"))
+    rows = pa.RecordBatch.from_struct_array(converted(pipeline, "t", 0, raw).column("value"))
     ((_, _, found),) = SourcePipeline(WORKER, {**SCHEMA_JSON, "topic": "t"}, rows=True).to_raw(rows)
     return found
 
@@ -128,7 +129,7 @@ def sinks() -> None:
             return sum(map(len, pipeline.to_connect_batches("t", 0, raw)))
 
         def lines(pipeline: SinkPipeline = pipeline, raw: pa.RecordBatch = raw) -> int:
-            batch = pipeline.to_connect("t", 0, raw)
+            batch = converted(pipeline, "t", 0, raw)
             to_lines(batch.column("value"), batch.schema.field("value").metadata)
             return len(batch)
 
@@ -138,7 +139,7 @@ def sinks() -> None:
 
 def registered() -> None:
     """Converters with a registry, without the registry: ids, payloads and columns."""
-    structs = SinkPipeline(WORKER, SCHEMA_JSON).to_connect("t", 0, with_schema(PLAIN))
+    structs = converted(SinkPipeline(WORKER, SCHEMA_JSON), "t", 0, with_schema(PLAIN))
     values, metadata = structs.column("value"), dict(structs.schema.field("value").metadata or {})
     schema = schema_of(metadata)
     for converter in (AvroConverter(), ProtobufConverter()):
@@ -162,7 +163,7 @@ def registered() -> None:
 def sources() -> None:
     field = pa.field("value", pa.string(), metadata={SCHEMA_KEY: b'{"type":"string","optional":false}'})
     batch = pa.record_batch([PLAIN.column("value").cast(pa.string())], schema=pa.schema([field]))
-    structs = SinkPipeline(WORKER, JSON).to_connect("t", 0, PLAIN).select(["value"])
+    structs = converted(SinkPipeline(WORKER, JSON), "t", 0, PLAIN).select(["value"])
     cases = {
         "String": ({}, batch), "a text as JSON": (JSON, batch), "a map as JSON": (JSON, structs),
         "JSON, three transforms": ({**JSON, **SOURCE_CHAIN}, batch),
@@ -181,7 +182,7 @@ def connectors(folder: Path) -> None:
     file.write_bytes(b"\n".join(PLAIN.column("value").to_pylist() * 8) + b"\n")
     plain, jsonl = {"file": str(file), "topic": "t"}, {"path": str(file), "topic": "t", "format": "json"}
     data = folder / "rows.csv"
-    rows = pa.RecordBatch.from_struct_array(SinkPipeline(WORKER, JSON).to_connect("t", 0, PLAIN).column("value"))
+    rows = pa.RecordBatch.from_struct_array(converted(SinkPipeline(WORKER, JSON), "t", 0, PLAIN).column("value"))
     pa.csv.write_csv(pa.Table.from_batches([rows] * 4), data)
     table = {"path": str(data), "topic": "t"}
     for name, source in {
@@ -195,11 +196,11 @@ def connectors(folder: Path) -> None:
         parts = reader.partitions(start, reader.latestOffset(start))
         show(f"{name}: read", lambda r=reader, p=parts: sum(len(b) for one in p for b in r.read(one)))
 
-    text = [SinkPipeline(WORKER, {}).to_connect("t", 0, PLAIN)] * 8
+    text = [converted(SinkPipeline(WORKER, {}), "t", 0, PLAIN)] * 8
     lines = FileStreamSinkConnector.data_source({"file": str(folder / "out.txt")}).writer(None, overwrite=False)
     show("FileStreamSink: write texts", lambda: lines.write(iter(text)).rows)
     (folder / "out.txt").unlink()
-    typed = SinkPipeline(WORKER, JSON).to_connect("t", 0, PLAIN)
+    typed = converted(SinkPipeline(WORKER, JSON), "t", 0, PLAIN)
     parquet = ParquetSinkConnector.data_source({"path": str(folder / "parquet")}).writer(None, overwrite=False)
     offsets = count(0, ROWS)
 

@@ -28,6 +28,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.records.encode import encode
 from tests.benchmarks import harness
 
@@ -81,7 +82,8 @@ class Sender:
 
     def __init__(self, bootstrap: str, topics: list[str], partitions: int, rate: float) -> None:
         self._cluster = KafkaCluster(client_settings({"bootstrap.servers": bootstrap}))
-        self._leader = {topic: self._cluster.leader(topic, 0) for topic in topics}[topics[0]]  # one broker has all
+        find, io = self._cluster.find_leader, self._cluster.io
+        self._leader = {topic: io.run(find, topic, 0, Deadline(30_000)) for topic in topics}[topics[0]]  # one has all
         self._places = [(topic, number) for number in range(partitions) for topic in topics]
         self._per_second = rate * len(self._places)
         self._over = threading.Event()

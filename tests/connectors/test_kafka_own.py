@@ -20,6 +20,7 @@ from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet, classpath, resolve
 from heeler.embedded_kafka.java import find_java
 from heeler.java_host.host_classpath import COMPILER
 from heeler.java_host.runtime import JavaRuntime
+from tests.rigs.java_settings import java_settings
 
 pytestmark = [pytest.mark.connectors, pytest.mark.timeout(1800)]
 
@@ -47,7 +48,7 @@ def kit(tmp_path_factory):
     (plugins / "theirs").mkdir(parents=True)
     for name in (f"connect-runtime-{KAFKA_VERSION}-test", f"kafka-server-common-{KAFKA_VERSION}"):
         shutil.copy(jars / f"{name}.jar", plugins / "theirs")
-    JavaRuntime({}, [str(plugins)], ()).close()  # looked into once, so that workers start in time
+    JavaRuntime(java_settings({}), [str(plugins)]).close()  # looked into once, so that workers start in time
     return folder, f"{ours}:{path}", plugins
 
 

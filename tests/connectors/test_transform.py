@@ -7,6 +7,7 @@ import pytest
 from heeler.embedded_kafka.jars import KAFKA_VERSION
 from heeler.java_host.install import Coordinates, install
 from heeler.java_host.runtime import JavaRuntime
+from tests.rigs.java_settings import java_settings
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, PATIENT, Kafka, running_worker
 
@@ -23,7 +24,7 @@ def rig(broker, tmp_path):
     for name in ("com.github.jcustenborder.kafka.connect:kafka-connect-transform-common:0.1.0.14",
                  f"org.apache.kafka:connect-file:{KAFKA_VERSION}"):
         install(Coordinates.parse(name), jars, print)
-    JavaRuntime({}, [str(jars)], ()).close()  # looks into every class, since there are no manifests, just once
+    JavaRuntime(java_settings({}), [str(jars)]).close()  # looks into every class, as there are no manifests, just once
     more = {"plugin_path": str(jars), "java_plugins_prefer": f"{FILE}SourceConnector,{FILE}SinkConnector",
             "offset_flush_interval_ms": "500"}
     with running_worker(Kafka(broker.bootstrap_servers), tmp_path / "worker", "transforms", **more, **PATIENT) as rig:

@@ -37,17 +37,19 @@ class KafkaLogs:
     def __init__(self, servers: str, name: str) -> None:
         from kafka.admin import KafkaAdminClient
 
+        from spark_tasks.kafka.admin import KafkaAdmin
         from storage.log.topic_log import KafkaTopicLog
 
         self.kind = KafkaTopicLog
         self.name = name
         self.clients = {"bootstrap_servers": servers}
         self.admin = KafkaAdminClient(**self.clients)
+        self.log_admin = KafkaAdmin(self.admin)
         self.made: list[Callable[[], None]] = []
         self.admin.create_topics({name: {"num_partitions": 1, "configs": {"cleanup.policy": "compact"}}})
 
     def log(self) -> TopicLog:
-        log = self.kind(self.name, self.clients, nullcontext(self.admin), client_id="test", read_committed=True)
+        log = self.kind(self.name, self.clients, nullcontext(self.log_admin), client_id="test", read_committed=True)
         self.made.append(log.stop)
         return log
 

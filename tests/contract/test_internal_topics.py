@@ -10,6 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from heeler.worker.keys.worker import STORAGE_KEYS
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.kafka.admin import KafkaAdmin
 from storage.log.internal_topics import InternalTopic, ensure_topics, internal_topics
 
 pytestmark = pytest.mark.integration
@@ -49,13 +50,13 @@ def test_internal_topics_are_created_as_configured_and_not_changed_afterwards(
     worker |= {"config.storage.min.insync.replicas": "1", "config.storage.partitions": "7",
                "status.storage.cleanup.policy": "delete", "offset.storage.segment.bytes": "2097152"}
     topics = topics_of(worker)
-    ensure_topics(admin, topics)
+    ensure_topics(KafkaAdmin(admin), topics)
     admin.wait_for_topics([topic.name for topic in topics])
     found = [described(admin, topic.name) for topic in topics]
     assert [count for count, _ in found] == [1, 3, 2]
     assert {settings["cleanup.policy"] for _, settings in found} == {"compact"}
     assert found[1][1]["segment.bytes"] == "2097152"
-    ensure_topics(admin, topics_of({**worker, "offset.storage.partitions": "9"}))
+    ensure_topics(KafkaAdmin(admin), topics_of({**worker, "offset.storage.partitions": "9"}))
     assert described(admin, topics[1].name)[0] == 3
 
 
@@ -63,7 +64,7 @@ def test_partitions_and_replication_of_minus_one_use_the_brokers_defaults(
     admin: KafkaAdminClient, worker: dict[str, str]
 ) -> None:
     topics = topics_of({**worker, "status.storage.partitions": "-1", "status.storage.replication.factor": "-1"})
-    ensure_topics(admin, topics)
+    ensure_topics(KafkaAdmin(admin), topics)
     admin.wait_for_topics([topics[2].name])
     assert described(admin, topics[2].name)[0] >= 1
 
@@ -72,7 +73,7 @@ def test_a_config_topic_with_more_partitions_is_refused(admin: KafkaAdminClient,
     options = {"num_partitions": 2, "configs": {"cleanup.policy": "compact"}}
     admin.create_topics({worker["config.storage.topic"]: options}, wait_for_metadata=True)
     with pytest.raises(ConfigError, match=r"'config.storage.topic' property is required to have a single partition.*2"):
-        ensure_topics(admin, topics_of(worker))
+        ensure_topics(KafkaAdmin(admin), topics_of(worker))
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
@@ -82,7 +83,7 @@ def test_a_topic_that_is_not_just_compacted_is_refused(
     admin.create_topics({worker["offset.storage.topic"]: {"configs": {"cleanup.policy": policy}}},
                         wait_for_metadata=True)
     with pytest.raises(ConfigError, match=f"'offset.storage.topic'.*'cleanup.policy=compact'.*policy={policy}'"):
-        ensure_topics(admin, topics_of(worker))
+        ensure_topics(KafkaAdmin(admin), topics_of(worker))
 
 
 def test_a_replication_factor_above_the_number_of_brokers_is_refused(
@@ -90,10 +91,10 @@ def test_a_replication_factor_above_the_number_of_brokers_is_refused(
 ) -> None:
     worker["config.storage.replication.factor"] = "3"
     with pytest.raises(ConfigError, match=r"set 'config.storage.replication.factor'"):
-        ensure_topics(admin, topics_of(worker))
+        ensure_topics(KafkaAdmin(admin), topics_of(worker))
 
 
 def test_topic_settings_unknown_to_the_broker_are_refused(admin: KafkaAdminClient, worker: dict[str, str]) -> None:
     worker["status.storage.no.such.setting"] = "1"
     with pytest.raises(ConnectError, match=r"status.storage.topic.*no\.such\.setting"):
-        ensure_topics(admin, topics_of(worker))
+        ensure_topics(KafkaAdmin(admin), topics_of(worker))

@@ -21,14 +21,14 @@ from spark_tasks.errors import RetriableError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.origin import kafka_partition
 from spark_tasks.plugins.testing import SinkUnderTest, check_exactly_once_sink
-from tests.rigs.raw_records import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, converted, raw_batch, worker
 
 PIPELINE = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.schemas.enable": "false"})
 
 
 def batch(topic: str, partition: int, first: int, count: int) -> Any:
     values = [json.dumps({"id": n}).encode() for n in range(first, first + count)]
-    return PIPELINE.to_connect(topic, partition, raw_batch(values, offset=first))
+    return converted(PIPELINE, topic, partition, raw_batch(values, offset=first))
 
 
 def parquet(folder: Path, **options: str) -> SinkUnderTest:

@@ -17,6 +17,7 @@ from kafka.protocol.producer import ProduceRequest
 from actors.messages.events import CoordinatorLost
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.kafka.admin import KafkaAdmin
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
@@ -139,7 +140,7 @@ def test_sends_and_reads_of_internal_topics_continue_after_a_broker_restart(
     admin = KafkaAdminClient(**clients)
     options = {"num_partitions": 1, "configs": {"cleanup.policy": "compact"}}
     admin.create_topics({topic_name: options}, wait_for_metadata=True)
-    log = KafkaTopicLog(topic_name, clients, closing(admin), client_id="test")
+    log = KafkaTopicLog(topic_name, clients, closing(KafkaAdmin(admin)), client_id="test")
     log.start(seen.extend, lambda _: None).result(30)
     try:
         log.read_past([log.send(b"a", b"1").result(30)]).result(30)

@@ -26,12 +26,12 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from spark_tasks.config.masking import process_secrets
+from spark_tasks.engines import AnyEngine, engine_of
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.spark.archive import record
 from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.class_archive import cache_root
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
-from spark_tasks.spark.engines import AnyEngine, engine_of
 from spark_tasks.spark.environment import OPTIONAL, needed, python_path
 from spark_tasks.spark.gateway import SparkStartError
 from spark_tasks.spark.lifecycle import EngineState

@@ -13,6 +13,7 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Kind, Plugins
 from tests.rigs.java_connectors import MODE
 from tests.rigs.java_jars import plugin_folder
+from tests.rigs.java_settings import java_settings
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +36,7 @@ def test_jars_without_manifests_are_found_as_kafka_connect_finds_them(folder, tm
     caplog.set_level("INFO")
     monkeypatch.setattr("heeler.java_host.discovery.cache_root", lambda: tmp_path / "cache")
     for mode, started in (("hybrid_warn", True), ("HYBRID_WARN", False), ("only_scan", True), ("service_load", True)):
-        runtime = JavaRuntime({**SMALL, "plugin.discovery": mode}, [folder], ())
+        runtime = JavaRuntime(java_settings({**SMALL, "plugin.discovery": mode}), [folder])
         try:
             assert ("The Java plugin host is running" in caplog.text) is started, mode
             caplog.clear()
@@ -49,4 +50,4 @@ def test_jars_without_manifests_are_found_as_kafka_connect_finds_them(folder, tm
         finally:
             runtime.close()
     with pytest.raises(ConfigError, match=rf"plugin\.discovery is hybrid_fail, and these .* {MODE} in {folder}/mixed"):
-        JavaRuntime({**SMALL, "plugin.discovery": "hybrid_fail"}, [folder], ())
+        JavaRuntime(java_settings({**SMALL, "plugin.discovery": "hybrid_fail"}), [folder])

@@ -29,7 +29,7 @@ from spark_tasks.dead_letters.refusals import Original, Refusals
 from spark_tasks.dead_letters.written_letters import WrittenLetters, parsed
 from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.kafka.transactional_offsets import GroupGeneration, NotAMemberError
-from spark_tasks.pipeline.failures import FailedStage, Failure
+from spark_tasks.pipeline.errors.failures import FailedStage, Failure
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig
 from tests.rigs.tasks import Loop

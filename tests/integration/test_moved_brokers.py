@@ -18,6 +18,7 @@ from actors.group.driver import GroupDriver
 from actors.messages.events import Joined, JoinPreparing
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.ports import free_port
+from spark_tasks.kafka.admin import KafkaAdmin
 from spark_tasks.kafka.connections import net_client
 from storage.config.state import ClusterConfigState
 from storage.log.record import LogRecord
@@ -62,7 +63,7 @@ def moving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moving]:
 def test_internal_topics_are_read_and_written_at_the_new_address(moving: Moving, topic_name: str) -> None:
     admin = KafkaAdminClient(**moving.clients, kafka_client=net_client)
     admin.create_topics({topic_name: {"num_partitions": 1}}, wait_for_metadata=True)
-    log = KafkaTopicLog(topic_name, moving.clients, closing(admin), client_id="test")
+    log = KafkaTopicLog(topic_name, moving.clients, closing(KafkaAdmin(admin)), client_id="test")
     seen: list[LogRecord] = []
     log.start(seen.extend, lambda _: None).result(WAIT)
     try:

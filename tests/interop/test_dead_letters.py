@@ -19,6 +19,7 @@ from spark_tasks.plugins import Kind, Plugins, discovery
 from spark_tasks.runners import Runners
 from tests.rigs.jar_sets import CONNECT
 from tests.rigs.java_jars import compile_into
+from tests.rigs.java_settings import java_settings
 from tests.rigs.java_worker import JavaWorker
 from tests.rigs.support import wait_until
 from tests.rigs.task_plugins import Folder
@@ -106,7 +107,7 @@ def rig(broker, tmp_path, worker_properties):
     java.start()
     worker = {"bootstrap.servers": broker.bootstrap_servers, "key.converter": JSON, "value.converter": JSON,
               "offset.flush.interval.ms": "500"}
-    host = JavaRuntime(worker, [str(jars)], [FILE_SINK])
+    host = JavaRuntime(java_settings({"java.plugins.prefer": FILE_SINK}), [str(jars)])
     notes = discovery.Found(NOTES, Kind.CONNECTOR, NOTES.replace(".Notes", ":Notes"), "classpath")
     engine = ThreadEngine()
     runners = Runners(Plugins(installed=[*discovery.installed(), notes], others=host.found), engine)

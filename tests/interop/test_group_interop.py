@@ -14,6 +14,7 @@ from actors.assignment.protocol import Allocation, Assignment, AssignmentError, 
 from actors.messages.commands import RequestRejoin
 from heeler.embedded_kafka.jars import classpath, resolve
 from heeler.embedded_kafka.java import find_java
+from spark_tasks.kafka.admin import KafkaAdmin
 from storage.config.fold import fold
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorTaskId
@@ -52,7 +53,7 @@ def member(broker, worker_properties):
             herder.member.tell(RequestRejoin("the config topic changed"))
 
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-    log = KafkaTopicLog(worker_properties["config.storage.topic"], clients, nullcontext(admin),
+    log = KafkaTopicLog(worker_properties["config.storage.topic"], clients, nullcontext(KafkaAdmin(admin)),
                         client_id="heeler-configs", writable=False)
 
     def start():

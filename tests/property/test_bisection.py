@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.pipeline.bisection import FailedPartError, good_parts
+from spark_tasks.pipeline.errors.bisection import FailedPartError, good_parts
 
 
 @st.composite

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from heeler.cli.cluster.config_files import ENDINGS, ConfigFileError, parse_connectors
 from heeler.cli.cluster.plan import Action, mask_of, masked, plan
-from heeler.cli.output import Format, data_text
-from heeler.cli.safe_text import safe, unsafe
+from heeler.cli.console.output import Format, data_text
+from heeler.cli.console.safe_text import safe, unsafe
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 KEYS = st.sampled_from(["a", "b.password", "topics", "url", "x y", "é=:#"])

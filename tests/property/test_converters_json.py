@@ -19,7 +19,7 @@ from spark_tasks.java.json import java_json
 from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.pipeline.converters import json_text
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
-from spark_tasks.pipeline.converters.java_text import java_string, to_texts
+from spark_tasks.pipeline.converters.java_column_text import java_string, to_texts
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.json_columns import parse_columns
 from spark_tasks.pipeline.converters.python_values import to_python

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.data.columns import RAW_SCHEMA, SCHEMA_KEY
+from spark_tasks.data.columns import RAW_SCHEMA, SCHEMA_KEY, in_order
 from spark_tasks.data.host_records import CutRecords, is_converted, schema_text
 from spark_tasks.data.schema import from_text, to_text
 from spark_tasks.errors import ConnectError
@@ -99,7 +99,7 @@ def test_records_for_a_java_sink_keep_their_original_fields():
     cut = Cut(("route",), (), frozenset({"value"}))
     pipeline, refused = JavaSinkPipeline({}, cut.for_far(connector), cut.converted), Refused()
     given_rows = raw((3, b'{"n":1}'), (4, b"{"), (7, None), (8, b'{"n":2}'))
-    batches = list(pipeline.to_connect_batches("t", 1, given_rows, refused))
+    batches = list(in_order(pipeline.to_connect_by_schema("t", 1, given_rows, refused)))
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert refused == [(1, "VALUE_CONVERTER", JSON)]
     assert [(row["offset"], row["value"], row["cut.value"], row["cut.key"], row["cut.topic"], row["cut.partition"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.records import CorruptRecordsError, UnsupportedFormatError, decode, encode
-from spark_tasks.kafka.records.decode import Piece, decode_together
+from spark_tasks.kafka.records.decode import Piece, decode_pieces, decode_together, joined
 from spark_tasks.kafka.records.errors import OversizedRecordError
 
 ROWS = [
@@ -86,7 +86,7 @@ def test_without_checksums_damaged_data_is_decoded_or_refused(compression, chang
         size = struct.unpack_from(">i", damaged, 8)[0] + 12
         struct.pack_into(">I", damaged, 17, crc32c.crc32c(bytes(damaged[21 : max(size, 21)])))
     try:
-        decoded = decode(bytes(damaged), check_crc=reseal, aborted=aborted)
+        decoded = joined(decode_pieces(bytes(damaged), check_crc=reseal, aborted=aborted))
     except REFUSED:
         return
     decoded.records.validate(full=True)
@@ -149,5 +149,6 @@ def test_pieces_are_decoded_together_as_apart_or_not_at_all(compression, seals, 
         return
     records, (count, others) = together
     assert others == len(ROWS)
-    assert records[:count].to_pylist() == decode(piece.data, start=start, end=piece.end).records.to_pylist()
+    alone = joined(decode_pieces(piece.data, start=start, end=piece.end)).records
+    assert records[:count].to_pylist() == alone.to_pylist()
     assert records[count:].to_pylist() == ROWS

@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from spark_tasks.pipeline.converters.java_values import values
 from spark_tasks.pipeline.converters.json import JsonConverter
-from spark_tasks.pipeline.java_values import values
 from spark_tasks.pipeline.transforms.columns_or_rows import joined
 from spark_tasks.pipeline.transforms.widening import widened
 

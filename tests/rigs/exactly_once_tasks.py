@@ -10,9 +10,9 @@ from typing import Any
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
-from kafka.admin import KafkaAdminClient
 
 from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.admin import KafkaAdmin
 from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.plugins.api import Options
 from spark_tasks.task import TaskContext
@@ -101,7 +101,7 @@ class OnceRig(TaskRig):
         self.limit(0)
         self.offsets_topic = f"offsets-{self.name}"
         self.settings = connection_settings(self.worker)
-        self.log_admin = KafkaAdminClient(**self.settings)
+        self.log_admin = KafkaAdmin.connect(self.settings)
         self.opened: list[Callable[[], None]] = []
         self.make_topic()
         self.make_topic(topic=self.offsets_topic)

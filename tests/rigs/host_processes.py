@@ -6,8 +6,8 @@ import socket
 from dataclasses import replace
 
 from heeler.java_host.host import JavaHost
-from heeler.java_host.settings import JavaHostSettings
 from spark_tasks.host_frames import HostGoneError
+from tests.rigs.java_settings import java_settings
 
 RETIRE = {"op": "retire", "why": "It is old"}
 
@@ -40,4 +40,4 @@ class Process:
 
 
 def hosts(**more):
-    return JavaHost(lambda _: ("", "service_load"), replace(JavaHostSettings.of({}), **{"grace_s": 600.0, **more}))
+    return JavaHost(lambda _: ("", "service_load"), replace(java_settings({}), **{"grace_s": 600.0, **more}))

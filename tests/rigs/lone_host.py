@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from heeler.java_host.connection import Event
 from heeler.java_host.host import JavaHost
-from heeler.java_host.settings import JavaHostSettings
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.host_frames import AppendedPositions, Batch, records
 from tests.rigs.java_jars import compile_into
+from tests.rigs.java_settings import java_settings
 
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 EVENT_S = 30.0
@@ -31,7 +31,7 @@ def running_host(folder: Path) -> Iterator[JavaHost]:
     compile_into(folder / "mode" / "mode.jar")
     with zipfile.ZipFile(folder / "mode" / "mode.jar", "a") as archive:
         archive.writestr("version.txt", "7.1")  # of ModeSource
-    settings = JavaHostSettings.of({"java.plugins.jvm.options": _OPTIONS})
+    settings = java_settings({"java.plugins.jvm.options": _OPTIONS})
     host = JavaHost(lambda _: (str(folder), "only_scan"), settings)
     try:
         yield host

@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 
-from actors.herder.state import HerderSettings, HerderState, Slot
+from actors.herder.instance import Instance
+from actors.herder.state import HerderSettings, HerderState
 from actors.messages.correlation_ids import Epoch
 from heeler.worker.metrics.registry import WorkerMetrics
 from spark_tasks.metrics.task import SplitFigures, TaskMetrics
@@ -40,7 +41,7 @@ class Cluster:
     def __init__(self) -> None:
         self.config = ClusterConfigState()
         self.statuses = StatusState()
-        self.slots: dict = {}
+        self.instances: dict = {}
         self.kind, self.known_facts = "source", 0
         self.metrics = WorkerMetrics({"key.converter": "K"}, lambda: self.config, lambda: self.statuses,
                                      self, "0.1.0")
@@ -82,17 +83,17 @@ class Cluster:
             connectors={**self.statuses.connectors, connector: reported})
         if worker == ME:
             for item, at in ((connector, state), *((s.id, s.state) for s in found.values())):
-                self.slots[item] = Slot(Epoch(next(self.epochs)), at)
+                self.instances[item] = Instance(Epoch(next(self.epochs)), at)
         self.follow()
 
     def follow(self, **more: object) -> None:
-        changed = frozenset((*self.state.slots, *self.slots))
-        self.state = replace(self.state, slots=dict(self.slots), store=self.config, changed=changed, **more)
+        changed = frozenset((*self.state.instances, *self.instances))
+        self.state = replace(self.state, instances=dict(self.instances), store=self.config, changed=changed, **more)
         self.metrics.follow(self.state)
 
     def drop(self, name: str) -> None:
         connector = ConnectorName(name)
-        self.slots = {item: slot for item, slot in self.slots.items()
+        self.instances = {item: instance for item, instance in self.instances.items()
                       if item != connector and getattr(item, "connector", None) != connector}
         self.config = replace(self.config, connector_configs={}, target_states={})
         self.statuses = StatusState()

@@ -26,3 +26,9 @@ def raw_batch(values, *, offset=0, timestamp=1000, keys=None, headers=None):
         ],
         schema=RAW_SCHEMA,
     )
+
+
+def converted(pipeline, topic, partition, raw):
+    """The records of a batch that all have one schema."""
+    [batch] = pipeline.to_connect_batches(topic, partition, raw)
+    return batch

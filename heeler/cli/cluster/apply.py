@@ -20,7 +20,7 @@ from heeler.cli.cluster.session import (
     connector_argument,
     each,
 )
-from heeler.cli.safe_text import safe, safe_message
+from heeler.cli.console.safe_text import safe, safe_message
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def create(session: ClusterSession, paths: tuple[Path, ...], state: str | None) 
 
     from heeler.cli.cluster.config_files import read_connectors
     from heeler.cli.cluster.secret_keys import SecretKeys
-    from heeler.cli.output import Format
+    from heeler.cli.console.output import Format
 
     secret = SecretKeys(session)
     wanted = {w.name: replace(w, initial_state=state.upper()) if state else w for w in read_connectors(paths)}
@@ -106,7 +106,7 @@ def create(session: ClusterSession, paths: tuple[Path, ...], state: str | None) 
 @cluster_command
 def delete(session: ClusterSession, connectors: tuple[str, ...], yes: bool) -> int:
     """Delete connectors. Their topics and offsets remain."""
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.cluster.rest_client import path_of
 
     confirm(f"Delete {', '.join(map(safe, connectors))}?", yes=yes)
 
@@ -140,7 +140,7 @@ def _hidden(
 
 def _show(session: ClusterSession, changes: Sequence[Change], *, final: bool) -> None:
     from heeler.cli.cluster.plan import Action, counts
-    from heeler.cli.output import Format, print_data
+    from heeler.cli.console.output import Format, print_data
 
     if session.format is not Format.TABLE:
         if final:
@@ -161,7 +161,7 @@ def _show(session: ClusterSession, changes: Sequence[Change], *, final: bool) ->
 
 def _do(session: ClusterSession, change: Change, wanted: Mapping[str, Wanted]) -> None:
     from heeler.cli.cluster.plan import Action
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.cluster.rest_client import path_of
 
     if change.action is Action.CREATE:  # fails if somebody else has created it meanwhile
         _post(session, wanted[change.name])

@@ -15,7 +15,7 @@ import yaml
 from typing_extensions import override
 
 from heeler.cli.cluster.plan import secrets_of
-from heeler.cli.safe_text import safe
+from heeler.cli.console.safe_text import safe
 from heeler.errors import SetupError
 from spark_tasks.config.masking import MASK, process_secrets
 from spark_tasks.errors import json_kind

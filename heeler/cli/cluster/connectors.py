@@ -21,7 +21,7 @@ from heeler.cli.cluster.session import (
     each,
 )
 from heeler.cli.cluster.status import status
-from heeler.cli.safe_text import safe
+from heeler.cli.console.safe_text import safe
 
 
 @cluster_group
@@ -39,7 +39,7 @@ for command in (apply, create, delete, replay, status):
 def list_(session: ClusterSession, show_secrets: bool) -> None:
     """List all connectors with their states. Passwords are hidden."""
     from heeler.cli.cluster.responses import as_list, as_status, expanded
-    from heeler.cli.output import Format
+    from heeler.cli.console.output import Format
 
     listed = expanded(session.call("GET", "/connectors", query={"expand": ["status", "info"]}))
     rows = []
@@ -77,9 +77,9 @@ def _without_secrets(session: ClusterSession, found: Mapping[str, Mapping[str, A
 def show(session: ClusterSession, connector: str, show_secrets: bool) -> None:
     """Show a connector's configuration and state. Passwords are hidden."""
     from heeler.cli.cluster.responses import as_config, as_object, as_status, as_text
+    from heeler.cli.cluster.rest_client import RestError, path_of
     from heeler.cli.cluster.secret_keys import SecretKeys
-    from heeler.cli.output import Format
-    from heeler.cli.rest_client import RestError, path_of
+    from heeler.cli.console.output import Format
 
     response = as_object(session.call("GET", path_of("connectors", connector)), "a connector")
     config = as_config(response.get("config"), "a connector's config")
@@ -108,7 +108,7 @@ def _target(verb: str, done: str, doc: str) -> None:
     @connector_argument(several=True)
     @cluster_command
     def change(session: ClusterSession, connectors: tuple[str, ...]) -> int:
-        from heeler.cli.rest_client import path_of
+        from heeler.cli.cluster.rest_client import path_of
 
         def act(name: str) -> ChangeMade:
             return ChangeMade(done, session.call("PUT", path_of("connectors", name, verb)))
@@ -131,7 +131,7 @@ def restart(
     session: ClusterSession, connectors: tuple[str, ...], include_tasks: bool, only_failed: bool, task: int | None
 ) -> int:
     """Restart connectors, also with their tasks, or only those that have failed."""
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.cluster.rest_client import path_of
 
     if task is not None and (include_tasks or only_failed):
         raise click.UsageError("--task cannot be used with --include-tasks or --only-failed")
@@ -164,8 +164,8 @@ def _restarting(response: Any) -> str:
 def tasks(session: ClusterSession, connector: str, show_secrets: bool) -> int:
     """Show a connector's tasks: state, worker, configuration. Passwords are hidden."""
     from heeler.cli.cluster.responses import as_config, as_list, as_object, as_status
+    from heeler.cli.cluster.rest_client import path_of
     from heeler.cli.cluster.secret_keys import SecretKeys
-    from heeler.cli.rest_client import path_of
 
     tasks = as_list(session.call("GET", path_of("connectors", connector, "tasks")), "a list of tasks")
     parts = {p.task: p for p in as_status(session.call("GET", path_of("connectors", connector, "status"))).tasks}
@@ -214,7 +214,7 @@ def story(session: ClusterSession, connector: str) -> None:
 def topics(session: ClusterSession, connector: str, reset: bool) -> int:
     """Show the topics that a connector has read or written."""
     from heeler.cli.cluster.responses import as_list, as_object
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.cluster.rest_client import path_of
 
     if reset:
         path = path_of("connectors", connector, "topics", "reset")

@@ -51,7 +51,7 @@ def replay(session: ClusterSession, connector: str, limit: int | None, values: b
     again.
     """
     from heeler.cli.cluster.responses import as_count
-    from heeler.cli.output import Format
+    from heeler.cli.console.output import Format
 
     names = {"first": "from", "end": "to"}
     wanted = {names.get(key, key): list(value) if isinstance(value, tuple) else value
@@ -72,7 +72,7 @@ def replay(session: ClusterSession, connector: str, limit: int | None, values: b
 
 def _replay(session: ClusterSession, connector: str, order: Mapping[str, Any]) -> dict[str, Any]:
     from heeler.cli.cluster.responses import as_object
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.cluster.rest_client import path_of
 
     path = path_of("connectors", connector, "dead-letters", "replay")
     response = as_object(session.call("POST", path, order), "a replay's progress")
@@ -84,8 +84,8 @@ def _replay(session: ClusterSession, connector: str, order: Mapping[str, Any]) -
 
 def _show(session: ClusterSession, response: Mapping[str, Any]) -> None:
     from heeler.cli.cluster.responses import as_list, as_object, as_text
-    from heeler.cli.output import Format
-    from heeler.cli.safe_text import safe
+    from heeler.cli.console.output import Format
+    from heeler.cli.console.safe_text import safe
 
     counts = {key: count for _, key in _TOTALS if isinstance(count := response.get(key), int)}
     before = counts.get("scanned", 0) - sum(counts.get(key, 0) for key in _APART)

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import click
 
+from heeler.cli.cluster.brokers import asking_kafka, broker_options, broker_properties
 from heeler.cli.cluster.session import (
     FILES,
     YES,
@@ -22,8 +23,7 @@ from heeler.cli.cluster.session import (
     confirm,
     connector_argument,
 )
-from heeler.cli.terminal import shown_when_slow
-from heeler.cli.topics import asking_kafka, broker_options, broker_properties
+from heeler.cli.console.terminal import shown_when_slow
 from heeler.errors import SetupError
 from spark_tasks.errors import ConnectError
 
@@ -142,9 +142,9 @@ def _carry_out(
     if they were made, the worker's message.
     """
     from heeler.cli.cluster.responses import as_object, as_text
-    from heeler.cli.output import Format
-    from heeler.cli.rest_client import path_of
-    from heeler.cli.safe_text import safe
+    from heeler.cli.cluster.rest_client import path_of
+    from heeler.cli.console.output import Format
+    from heeler.cli.console.safe_text import safe
 
     changed = changes(_ask(session, connector), then)
     done: dict[str, Any] = {
@@ -172,10 +172,10 @@ def _positions(
     records which letters have been replayed.
     """
     from heeler.cli.cluster.responses import as_config
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.cluster.rest_client import path_of
+    from spark_tasks.config.record_limit import MAX_RECORD_KEY
     from spark_tasks.kafka.client_config import client_settings
     from spark_tasks.kafka.cluster import KafkaCluster
-    from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
 
     config = as_config(session.call("GET", path_of("connectors", connector, "config")), "a connector's config")
     queue = config.get(_QUEUE, "").strip()
@@ -198,7 +198,7 @@ def _positions(
 
 def _ask(session: ClusterSession, connector: str) -> Offsets:
     from heeler.cli.cluster.responses import as_object
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.cluster.rest_client import path_of
 
     response = as_object(session.call("GET", path_of("connectors", connector, "offsets")), "a connector's offsets")
     return _checked(response.get("offsets"), "a connector's offsets")

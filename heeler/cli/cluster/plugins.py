@@ -8,7 +8,7 @@ import datetime as dt
 import click
 
 from heeler.cli.cluster.session import ClusterSession, cluster_command, cluster_group
-from heeler.cli.safe_text import safe
+from heeler.cli.console.safe_text import safe
 from spark_tasks.process.log_levels import LEVELS
 
 
@@ -37,7 +37,7 @@ def list_plugins(session: ClusterSession, every: bool) -> None:
 def describe(session: ClusterSession, plugin: str) -> None:
     """Show a plugin's configuration keys. PLUGIN is a class name, or the last part of one."""
     from heeler.cli.cluster.responses import as_list, as_object, as_text
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.cluster.rest_client import path_of
 
     keys = [as_object(key, "a key's definition") for key in as_list(
         session.call("GET", path_of("connector-plugins", plugin, "config")), "a plugin's keys")]
@@ -79,7 +79,7 @@ def list_loggers(session: ClusterSession) -> None:
 def set_logger(session: ClusterSession, logger: str, level: str, cluster: bool) -> None:
     """Set the level of LOGGER and of the loggers below it; root stands for all loggers."""
     from heeler.cli.cluster.responses import as_list
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.cluster.rest_client import path_of
 
     scope = {"scope": "cluster"} if cluster else {"scope": "worker"}
     response = session.call("PUT", path_of("admin", "loggers", logger), {"level": level.upper()}, scope)

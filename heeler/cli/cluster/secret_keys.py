@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from heeler.cli.cluster.plan import Mask, mask_of
 from heeler.cli.cluster.responses import as_config, as_list, as_object
-from heeler.cli.rest_client import RestError, path_of
-from heeler.cli.safe_text import safe
+from heeler.cli.cluster.rest_client import RestError, path_of
+from heeler.cli.console.safe_text import safe
 
 if TYPE_CHECKING:
     from heeler.cli.cluster.session import ClusterSession

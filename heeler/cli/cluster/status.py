@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from heeler.cli.cluster.session import NO, ClusterSession, cluster_command, complete_connectors
-from heeler.cli.safe_text import safe, safe_lines
-from heeler.cli.terminal import interrupting_signals
+from heeler.cli.console.safe_text import safe, safe_lines
+from heeler.cli.console.terminal import interrupting_signals
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def ask(
     called for each named connector whose status the worker refuses; without it, the first such error is raised.
     """
     from heeler.cli.cluster.responses import as_status, expanded
-    from heeler.cli.rest_client import RestError, path_of
+    from heeler.cli.cluster.rest_client import RestError, path_of
 
     wanted = list(names)
     data: dict[str, Any] = {}
@@ -103,7 +103,7 @@ def _watch(session: ClusterSession, names: tuple[str, ...], interval: float) -> 
     """
     import sys
 
-    from heeler.cli.output import is_screen
+    from heeler.cli.console.output import is_screen
 
     if session.format == "table" and is_screen():
         _live(session, names, interval)
@@ -130,7 +130,7 @@ def _live(session: ClusterSession, names: tuple[str, ...], interval: float) -> N
     from rich.live import Live
     from rich.text import Text
 
-    from heeler.cli.output import console, fitting
+    from heeler.cli.console.output import console, fitting
 
     # The signals, too, show the cursor again.
     with interrupting_signals(), Live(console=console(), auto_refresh=False, vertical_overflow="crop") as live:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from heeler.cli.cluster.session import ClusterSession, cluster_command
-from heeler.cli.terminal import interrupting_signals
+from heeler.cli.console.terminal import interrupting_signals
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def top(session: ClusterSession, interval: float, times: int | None) -> None:
     Records, lag and errors come from heeler's metrics. For Java workers, only the rate of sinks is known, from offsets.
     """
     from heeler.cli.cluster.status import ask
-    from heeler.cli.output import is_screen
+    from heeler.cli.console.output import is_screen
 
     before: TopFigures | None = None
     screen = _Screen(live=times is None and session.format == "table" and is_screen())
@@ -164,7 +164,7 @@ def _numbers(session: ClusterSession, statuses: Sequence[ConnectorOverview]) -> 
 
 def _by_offsets(session: ClusterSession, statuses: Iterable[ConnectorOverview], found: TopFigures) -> None:
     """The rate of sinks by their committed offsets, all counted for the first task."""
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.cluster.rest_client import path_of
 
     sums: dict[Place, float] = defaultdict(float)
     for one in statuses:
@@ -191,7 +191,7 @@ class _Screen:
         if live:
             from rich.live import Live
 
-            from heeler.cli.output import console
+            from heeler.cli.console.output import console
 
             self._live = Live(console=console(), screen=True, auto_refresh=False, vertical_overflow="crop")
 
@@ -205,7 +205,7 @@ class _Screen:
 
     def show(self, session: ClusterSession, found: Sequence[TopLine]) -> None:
         """Shows lines, in place of the former ones on a terminal."""
-        from heeler.cli.output import fitting
+        from heeler.cli.console.output import fitting
 
         rows = [line.cells() for line in found]
         if self._live is not None:

@@ -43,7 +43,7 @@ def checked(session: ClusterSession, wanted: Wanted) -> list[Finding]:
     """The worker's findings about each key; if it does not have the plugin, only one about connector.class."""
     from heeler.cli.cluster.plan import mask_of
     from heeler.cli.cluster.responses import as_list, as_object, as_text
-    from heeler.cli.rest_client import RestError, path_of
+    from heeler.cli.cluster.rest_client import RestError, path_of
 
     plugin = wanted.config["connector.class"]
     try:

@@ -6,9 +6,8 @@ import re
 from typing import Any
 
 from actors.messages.requests import SIGNATURE_DIGESTS
-from heeler.java_host.settings import DEFAULT_GRACE_MS, JAVA_KEYS
+from heeler.java_host.settings import DISCOVERY, GRACE, JAVA_KEYS
 from heeler.worker.keys.clients import CLIENT_KEYS
-from heeler.worker.logs import JSON, TEXT
 from rest.server.keys import REST_KEYS
 from spark_tasks.config import healing
 from spark_tasks.config.definition import (
@@ -24,8 +23,9 @@ from spark_tasks.config.definition import (
     at_least,
     between,
 )
-from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, LARGEST_MAX_RECORD_BYTES, MAX_RECORD_KEY
+from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES, LARGEST_MAX_RECORD_BYTES, MAX_RECORD_KEY
 from spark_tasks.process.log_levels import LEVELS
+from spark_tasks.process.log_lines import JSON, TEXT
 from spark_tasks.spark.residents.settings import BATCH, IDLE_MS, MAX_PROCESSES, RESIDENT, SLOW_MS
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -104,13 +104,13 @@ RUNTIME_KEYS = ConfigDef(
          "Like key.converter, for headers."),
     *(_key(f"{kind}.converter.plugin.version", Type.STRING, None, _LOW,
            f"Version or range of versions of {kind}.converter (KIP-891).") for kind in ("key", "value", "header")),
-    _key("task.shutdown.graceful.timeout.ms", Type.LONG, DEFAULT_GRACE_MS, _LOW,
+    _key(GRACE, Type.LONG, 5_000, _LOW,
          "How long all tasks together may take to stop."),
     _key("offset.flush.interval.ms", Type.LONG, 60_000, _LOW, "Time between two commits of a task's offsets."),
     _key("offset.flush.timeout.ms", Type.LONG, 5_000, _LOW, "How long such a commit may take before it is cancelled."),
     _key("plugin.path", Type.LIST, None, _LOW, "Folders with plugins, in addition to the installed ones.",
          Rule("unset or folders separated by commas", lambda v: v is None or all(v))),
-    _key("plugin.discovery", Type.STRING, "hybrid_warn", _LOW,
+    _key(DISCOVERY, Type.STRING, "hybrid_warn", _LOW,
          "How plugins in jars are found: hybrid_warn and only_scan also find those that no manifest names, hybrid_fail "
          "refuses to start with one, service_load leaves them out.",
          OneOfIgnoringCase("only_scan", "service_load", "hybrid_warn", "hybrid_fail")),
@@ -178,9 +178,13 @@ WORKER_KEYS = GROUP_KEYS.plus(
     STORAGE_KEYS, RUNTIME_KEYS, REST_KEYS, CLIENT_KEYS, HEELER_KEYS, JAVA_KEYS, healing.WORKER)
 """All keys of a worker."""
 
+HOST_KEYS = ConfigDef(*(WORKER_KEYS.keys[name] for name in (*JAVA_KEYS.keys, DISCOVERY, GRACE)))
+"""Those of JavaHostSettings."""
+
+LOG_LEVEL = "heeler.log.level."  # before a logger's name
 KNOWN_PREFIXES = (
     "producer.", "consumer.", "admin.", "spark.", "config.storage.", "offset.storage.", "status.storage.",
     "config.providers.", "key.converter.", "value.converter.", "header.converter.", "listeners.https.",
-    "admin.listeners.https.", "heeler.log.level.", "metrics.context.",
+    "admin.listeners.https.", LOG_LEVEL, "metrics.context.",
 )
 """Prefixes of keys that are passed on to other parts, which check them."""

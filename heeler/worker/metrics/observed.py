@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from actors.herder.instance import Instance, RestartCause
 from actors.herder.standing import Phase
-from actors.herder.state import HerderState, Slot, Successor, connector_of, is_task
+from actors.herder.state import HerderState, connector_of, is_task
 from spark_tasks.metrics.windows import Window
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ItemId, State, TargetState
@@ -44,7 +45,7 @@ class Observed:
         self.task_starts = Starts()
         self.rebalances = Rebalances()
         self.restarts: dict[ItemId, dict[str, int]] = {}  # by cause
-        self.slots: Mapping[ItemId, Slot] = {}
+        self.instances: Mapping[ItemId, Instance] = {}
         self.generation = -1
         self.protocol = ""
         self.leader = ""
@@ -55,12 +56,12 @@ class Observed:
     @property
     def tasks(self) -> int:
         """The number of tasks that run here."""
-        return sum(map(is_task, self.slots))
+        return sum(map(is_task, self.instances))
 
     @property
     def connectors(self) -> int:
         """The number of connectors that run here."""
-        return len(self.slots) - self.tasks
+        return len(self.instances) - self.tasks
 
     def follow(self, state: HerderState, now: float) -> None:
         """Takes the state after each step of the herder."""
@@ -70,12 +71,12 @@ class Observed:
         self.leader = state.leader_url or ""
         self.assigned_connectors = len(state.allocation.connectors)
         self.assigned_tasks = len(state.allocation.tasks)
-        before, self.slots = self.slots, state.slots
+        before, self.instances = self.instances, state.instances
         for item in state.changed:
-            slot = state.slots.get(item)
-            if slot is not None:
+            instance = state.instances.get(item)
+            if instance is not None:
                 self._elsewhere.discard(item)
-                self._compare(item, before.get(item), slot)
+                self._compare(item, before.get(item), instance)
             elif item in self.restarts:
                 self._elsewhere.add(item)
         if state.changed or state.store is not self._store:
@@ -95,12 +96,12 @@ class Observed:
             rebalances.durations.add(length, now)
             rebalances.rate_window.add(1, now)
 
-    def _compare(self, item: ItemId, old: Slot | None, new: Slot) -> None:
+    def _compare(self, item: ItemId, old: Instance | None, new: Instance) -> None:
         starts = self.task_starts if is_task(item) else self.connector_starts
         fresh = old is None or old.epoch != new.epoch
         if fresh:
             starts.attempts += 1
-            cause = "config" if old is None and new.follows is Successor.REPLACEMENT else cause_of(old)
+            cause = "config" if old is None and new.restarted is RestartCause.REPLACEMENT else cause_of(old)
             known = self.restarts.get(item)
             if known is None:
                 self.restarts[item] = {}
@@ -118,13 +119,13 @@ def _over(state: HerderState, connector: ConnectorName) -> bool:
     return state.store.target_state(connector) in (None, TargetState.STOPPED)
 
 
-def cause_of(before: Slot | None) -> str:
+def cause_of(before: Instance | None) -> str:
     """Why an instance is started again: failure or stall (errors.restart.policy), request (of a user),
     config (a new configuration), or rebalance (it was stopped meanwhile, here or elsewhere).
     """
-    successor = before.stopping.successor if before is not None and before.stopping is not None else Successor.NONE
-    if before is None or successor is Successor.NONE:
+    restart = before.stopping.restart if before is not None and before.stopping is not None else RestartCause.NONE
+    if before is None or restart is RestartCause.NONE:
         return "rebalance"
-    if before.waiting or successor in (Successor.RESTART, Successor.REQUESTED):
+    if before.waiting or restart in (RestartCause.RESTART, RestartCause.REQUESTED):
         return "request"
-    return "config" if successor is Successor.REPLACEMENT else successor.value
+    return "config" if restart is RestartCause.REPLACEMENT else restart.value

@@ -73,7 +73,7 @@ class WorkerMetrics:
         """Takes the herder's state after each of its steps. Called by its thread."""
         self._seen.follow(state, time.monotonic())
         for item in state.changed:
-            if item in state.slots:
+            if item in state.instances:
                 continue
             if isinstance(item, ConnectorTaskId):
                 self._tasks.pop(item, None)
@@ -120,7 +120,7 @@ class WorkerMetrics:
                     continue
                 task = ConnectorTaskId(name, number)
                 # A task whose last status here is UNASSIGNED may run elsewhere by now, or nowhere.
-                if status.state is State.UNASSIGNED and task not in self._seen.slots:
+                if status.state is State.UNASSIGNED and task not in self._seen.instances:
                     continue
                 source = (connector, config.task_configs.get(task), version, status.version)
                 plugins = self._plugins_of_tasks.get(task)
@@ -149,7 +149,7 @@ class WorkerMetrics:
         for name in sorted({*statuses, *by_name}):
             status = statuses.get(name)
             runs_here = status is not None and status.worker_id == self.worker_id and (
-                status.state is not State.UNASSIGNED or name in self._seen.slots)
+                status.state is not State.UNASSIGNED or name in self._seen.instances)
             if not runs_here and name not in by_name:
                 continue
             config, plugins = configs.get(name), self._connectors.get(name)

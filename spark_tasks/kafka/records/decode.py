@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.arrays.buffers import frozen
+from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.data.columns import HEADERS_TYPE, LOG_APPEND_SCHEMA, RAW_SCHEMA, no_headers
 from spark_tasks.java.utf8 import decoded
-from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records import decode_kernels as kernels
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
 from spark_tasks.kafka.records.layout import (
@@ -63,15 +63,18 @@ def decode(
     data: Buffer,
     *,
     start: int | None = None,
-    end: int | None = None,
-    aborted: Iterable[tuple[int, int]] = (),
     check_crc: bool = True,
 ) -> Decoded:
     """Decodes all data into one piece, see `decode_pieces`. Only for data that is known to be small."""
-    pieces = list(decode_pieces(data, start=start, end=end, aborted=aborted, check_crc=check_crc))
-    batches = [piece.records for piece in pieces[:-1]]
+    return joined(decode_pieces(data, start=start, check_crc=check_crc))
+
+
+def joined(pieces: Iterable[Decoded]) -> Decoded:
+    """Returns all pieces of `decode_pieces` as one."""
+    *others, last = pieces
+    batches = [piece.records for piece in others]
     records = _EMPTY if not batches else batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    return Decoded(records, pieces[-1].next_offset)
+    return Decoded(records, last.next_offset)
 
 
 def decode_pieces(
@@ -82,12 +85,11 @@ def decode_pieces(
     aborted: Iterable[tuple[int, int]] = (),
     check_crc: bool = True,
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
-    window_bytes: int = WINDOW_BYTES,
 ) -> Iterator[Decoded]:
     """Yields the records with start <= offset < end of concatenated record batches, the last of which may be truncated.
 
     Only the last piece has no records. If no batch is complete, its `next_offset` is `start` or 0. Decompresses lazily:
-    at most `window_bytes`, or one record, at a time. `aborted`: (producer id, first offset) of aborted transactions as
+    at most WINDOW_BYTES, or one record, at a time. `aborted`: (producer id, first offset) of aborted transactions as
     in a fetch response; their records are skipped (read_committed). Control batches are always skipped.
 
     Raises CorruptRecordsError, OversizedRecordError (only for a record in the range) or UnsupportedFormatError after it
@@ -106,7 +108,7 @@ def decode_pieces(
         table = table[table[:, BATCH_AT] < damage.position]
     wanted = _selected(data, table, low, high, sorted(aborted, key=lambda item: item[1]))
     if (wanted[:, ATTRIBUTES] & COMPRESSION_MASK).any():
-        found = windows(memoryview(data), wanted, low, high, max_record_bytes, window_bytes)
+        found = windows(memoryview(data), wanted, low, high, max_record_bytes, WINDOW_BYTES)
     else:
         found = iter([(array, wanted)] if len(wanted) else [])
     for content, batches in found:

@@ -6,8 +6,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from spark_tasks.config.record_limit import MAX_RECORD_KEY
 from spark_tasks.errors import ConnectError
-from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
 
 
 class CorruptRecordsError(ConnectError):

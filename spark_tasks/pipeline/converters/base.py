@@ -107,7 +107,7 @@ class HeaderConverter(ABC):
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef] = ConfigDef()
     aliases: ClassVar[tuple[str, ...]] = ()
-    takes_java_values: ClassVar[bool] = False  # also accepts those of pipeline/java_values
+    takes_java_values: ClassVar[bool] = False  # also accepts those of converters/java_values
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:

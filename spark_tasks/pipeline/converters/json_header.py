@@ -14,9 +14,9 @@ from spark_tasks.data.arrow_types import fitting_decimal, to_arrow
 from spark_tasks.data.schema import DECIMAL, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.json import java_json
+from spark_tasks.pipeline.converters.java_columns import column
+from spark_tasks.pipeline.converters.java_values import Moment, Struct
 from spark_tasks.pipeline.converters.json_write import JsonWriter
-from spark_tasks.pipeline.java_columns import column
-from spark_tasks.pipeline.java_values import Moment, Struct
 
 _LONG = range(-(2**63), 2**63)
 

@@ -17,8 +17,8 @@ from spark_tasks.data.schema import OPTIONAL_STRING, Schema, to_text
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.utf8 import decoded
 from spark_tasks.pipeline.converters.base import CONVERTER_KEYS, Column, Converter, HeaderConverter
-from spark_tasks.pipeline.converters.java_text import to_texts
-from spark_tasks.pipeline.java_texts import java_text
+from spark_tasks.pipeline.converters.java_column_text import to_texts
+from spark_tasks.pipeline.converters.java_value_text import java_text
 
 _MARKS = (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE)
 _LONG_MARKS = (codecs.BOM_UTF32_BE, codecs.BOM_UTF32_LE)

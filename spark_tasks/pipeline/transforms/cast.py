@@ -17,9 +17,8 @@ from spark_tasks.data.schema import Field, Schema, Type
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.java.hash import copied, hash_order
 from spark_tasks.pipeline.converters.base import schema_of
-from spark_tasks.pipeline.converters.json_write import JsonWriter
-from spark_tasks.pipeline.java_columns import typed
-from spark_tasks.pipeline.java_values import (
+from spark_tasks.pipeline.converters.java_columns import typed
+from spark_tasks.pipeline.converters.java_values import (
     JavaError,
     Struct,
     by_identity,
@@ -29,6 +28,7 @@ from spark_tasks.pipeline.java_values import (
     require_struct,
     schema_type,
 )
+from spark_tasks.pipeline.converters.json_write import JsonWriter
 from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (

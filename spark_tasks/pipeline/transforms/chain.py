@@ -17,8 +17,8 @@ from spark_tasks.config.definition import Type, parse_type
 from spark_tasks.data.columns import CONNECT_COLUMNS
 from spark_tasks.errors import ConfigError, ConnectError, DataError, message_of, text_of
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
-from spark_tasks.pipeline.failures import FailedStage, StageFailedError, StageOutageError, bad_rows, reason_of
-from spark_tasks.pipeline.outages import is_of_machine, is_outage
+from spark_tasks.pipeline.errors.failures import FailedStage, StageFailedError, StageOutageError, bad_rows, reason_of
+from spark_tasks.pipeline.errors.outages import is_of_machine, is_outage
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
 from spark_tasks.pipeline.transforms.columns_or_rows import joined
 from spark_tasks.pipeline.transforms.header_values import HeaderWriter, UnwritableHeaderError

@@ -21,8 +21,8 @@ from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.data.schema import Schema
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, Column, schema_of
-from spark_tasks.pipeline.java_columns import NULLS_KEY, column, runs
-from spark_tasks.pipeline.java_values import typed_values, values
+from spark_tasks.pipeline.converters.java_columns import NULLS_KEY, column, runs
+from spark_tasks.pipeline.converters.java_values import typed_values, values
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.narrowing import narrowed, varies
 from spark_tasks.pipeline.transforms.widening import widened

@@ -11,7 +11,7 @@ from typing_extensions import override
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Type
 from spark_tasks.data.columns import FORM_JSON, FORM_KEY, is_json, metadata_of, nulls_are_absent, nulls_of_texts
 from spark_tasks.data.schema import Schema
-from spark_tasks.pipeline.java_values import JavaError, field_schema, require_map, require_struct
+from spark_tasks.pipeline.converters.java_values import JavaError, field_schema, require_map, require_struct
 from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path, schema_at, value_at
 from spark_tasks.pipeline.transforms.field_transform import (

@@ -9,7 +9,7 @@ from typing import Any
 from spark_tasks.config.definition import ConfigKey, Importance, OneOfIgnoringCase, Type
 from spark_tasks.data.schema import Schema
 from spark_tasks.errors import ConfigError
-from spark_tasks.pipeline.java_values import JavaError, Struct, field_schema, require_map
+from spark_tasks.pipeline.converters.java_values import JavaError, Struct, field_schema, require_map
 
 SYNTAX = ConfigKey(
     "field.syntax.version", Type.STRING, default="V1", importance=Importance.HIGH,

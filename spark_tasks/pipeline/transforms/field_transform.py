@@ -21,9 +21,9 @@ from spark_tasks.data.schema import Field, Schema, to_text
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import schema_of
+from spark_tasks.pipeline.converters.java_values import JavaError, Struct, field_schema
 from spark_tasks.pipeline.converters.json_columns import parse_columns
 from spark_tasks.pipeline.converters.json_typed import default_value
-from spark_tasks.pipeline.java_values import JavaError, Struct, field_schema
 from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError, Record, put
 
 Changed = tuple[pa.Array, dict[bytes, bytes] | None]

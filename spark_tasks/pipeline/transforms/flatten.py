@@ -16,7 +16,7 @@ from spark_tasks.data.schema import Field, Schema, Type, default_json
 from spark_tasks.errors import DataError
 from spark_tasks.java.json import java_json
 from spark_tasks.pipeline.converters.base import schema_of
-from spark_tasks.pipeline.java_values import (
+from spark_tasks.pipeline.converters.java_values import (
     Struct,
     by_identity,
     class_name,

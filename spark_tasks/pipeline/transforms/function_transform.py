@@ -23,9 +23,9 @@ from spark_tasks.data.schema import DECIMAL, Field, Schema, Type
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.pipeline.converters.base import BadRowsError
-from spark_tasks.pipeline.failures import class_of
-from spark_tasks.pipeline.java_values import Moment, Struct, is_number
-from spark_tasks.pipeline.outages import is_of_machine, is_outage
+from spark_tasks.pipeline.converters.java_values import Moment, Struct, is_number
+from spark_tasks.pipeline.errors.failures import class_of
+from spark_tasks.pipeline.errors.outages import is_of_machine, is_outage
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.columns_or_rows import Record as Row
 from spark_tasks.pipeline.transforms.columns_or_rows import put, read_records, write_records

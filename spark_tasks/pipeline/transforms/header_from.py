@@ -16,7 +16,7 @@ from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.java.hash import copied
 from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.java_values import JavaError, Struct, require_map, require_struct
+from spark_tasks.pipeline.converters.java_values import JavaError, Struct, require_map, require_struct
 from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record, put
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path, schema_at, value_at
 from spark_tasks.pipeline.transforms.field_transform import (

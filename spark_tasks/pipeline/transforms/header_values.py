@@ -11,9 +11,9 @@ from typing_extensions import override
 from spark_tasks.data.schema import Schema
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import HeaderConverter
+from spark_tasks.pipeline.converters.java_values import Moment, Struct
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
-from spark_tasks.pipeline.java_values import Moment, Struct
-from spark_tasks.pipeline.outages import is_of_machine, is_outage
+from spark_tasks.pipeline.errors.outages import is_of_machine, is_outage
 from spark_tasks.pipeline.transforms.moments import moment_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from spark_tasks.config.definition import ConfigDef, ConfigKey, Type
 from spark_tasks.data.schema import Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.pipeline.converters.base import schema_of
-from spark_tasks.pipeline.java_values import Struct
+from spark_tasks.pipeline.converters.java_values import Struct
 from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record
 from spark_tasks.pipeline.transforms.field_transform import Changed, Columns, FieldTransform, Part, described, for_key
 

@@ -17,7 +17,7 @@ from spark_tasks.data.schema import STRING, TIMESTAMP, Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.java.hash import copied
-from spark_tasks.pipeline.java_values import Moment, Struct, by_identity, require_map, require_struct
+from spark_tasks.pipeline.converters.java_values import Moment, Struct, by_identity, require_map, require_struct
 from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (

@@ -17,7 +17,7 @@ from spark_tasks.data.columns import moment_numbers
 from spark_tasks.data.schema import DATE, MOMENT_NAMES, TIME, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.numbers import float_texts, integer_texts
-from spark_tasks.pipeline.java_values import JavaError, Moment, class_name, is_number
+from spark_tasks.pipeline.converters.java_values import JavaError, Moment, class_name, is_number
 from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, SuspectRowsError
 from spark_tasks.pipeline.transforms.moments import moment_text
 

@@ -17,8 +17,8 @@ from spark_tasks.data.schema import DECIMAL, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import copied, hash_order
-from spark_tasks.pipeline.java_columns import typed
-from spark_tasks.pipeline.java_values import (
+from spark_tasks.pipeline.converters.java_columns import typed
+from spark_tasks.pipeline.converters.java_values import (
     Moment,
     Struct,
     class_name,

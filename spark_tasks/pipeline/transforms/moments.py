@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_tasks.java.calendar import DAY
 from spark_tasks.java.simple_date_format import format_millis
-from spark_tasks.pipeline.java_values import Moment
+from spark_tasks.pipeline.converters.java_values import Moment
 
 _TIME = "HH:mm:ss.SSS'Z'"
 _DATE = "yyyy-MM-dd"

@@ -11,7 +11,7 @@ from typing_extensions import override
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.config.validators import ValidRegex
 from spark_tasks.java.regex import compile_java
-from spark_tasks.pipeline.java_values import JavaError
+from spark_tasks.pipeline.converters.java_values import JavaError
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.topics import renamed, topic_matches
 

@@ -12,7 +12,7 @@ from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Type, Val
 from spark_tasks.data.schema import Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.java.hash import capacity_for, hash_order
-from spark_tasks.pipeline.java_values import Struct, by_identity, require_map, require_struct
+from spark_tasks.pipeline.converters.java_values import Struct, by_identity, require_map, require_struct
 from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (

@@ -13,7 +13,7 @@ from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.data.schema import Schema
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import schema_of
-from spark_tasks.pipeline.java_values import Struct, by_identity
+from spark_tasks.pipeline.converters.java_values import Struct, by_identity
 from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,

@@ -20,7 +20,7 @@ from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import ConfigError, DataError, rust_code
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters.base import BadRowError, schema_of
-from spark_tasks.pipeline.java_columns import column
+from spark_tasks.pipeline.converters.java_columns import column
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, connect_values, joined, put
 from spark_tasks.pipeline.transforms.field_transform import Columns, described

@@ -17,7 +17,7 @@ from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.java.hash import copied
 from spark_tasks.java.simple_date_format import format_millis, parse_millis, pieces
 from spark_tasks.pipeline.converters.base import schema_of
-from spark_tasks.pipeline.java_values import (
+from spark_tasks.pipeline.converters.java_values import (
     JavaError,
     Moment,
     Struct,

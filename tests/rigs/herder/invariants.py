@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from actors.herder.continuations import AnswerWith, OffsetsRead, PublishedTasks, Released, WriteNext
 from actors.herder.fencing_state import FencingChecked, FencingRead, FencingRecorded, RestartRead
 from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, StoppingItems
-from actors.herder.state import AnswerWith, HerderState, OffsetsRead, PublishedTasks, Released, WriteNext
+from actors.herder.state import HerderState
 
 _BUSY = (
     AnswerWith, WriteNext, PublishedTasks, FencingRead, FencingChecked, FencingRecorded, RestartRead, OffsetsRead,
@@ -22,15 +23,15 @@ def violations(state: HerderState) -> list[str]:
 def _work(state: HerderState) -> list[str]:
     wrong = []
     allocated = frozenset(state.allocated())
-    for item, slot in state.slots.items():
-        if item not in allocated and not slot.stopping:
+    for item, instance in state.instances.items():
+        if item not in allocated and not instance.stopping:
             wrong.append(f"{item} runs but is not allocated")
-        if state.phase in _ENDING and not slot.stopping:
+        if state.phase in _ENDING and not instance.stopping:
             wrong.append(f"{item} is not being stopped while the worker shuts down")
-    if state.phase is Phase.HALTED and state.slots:
-        wrong.append(f"halted, but {sorted(map(str, state.slots))} still run")
+    if state.phase is Phase.HALTED and state.instances:
+        wrong.append(f"halted, but {sorted(map(str, state.instances))} still run")
     for item in state.releasing:
-        held = state.slots.get(item)
+        held = state.instances.get(item)
         if held is None or not held.stopping:
             wrong.append(f"{item} is being released but not being stopped")
     return wrong
@@ -63,7 +64,7 @@ def _requests(state: HerderState) -> list[str]:
     if any(later < earlier for earlier, later in pairwise(state.queue)):
         wrong.append("the queue is out of order")
     waiting = [q.request_id for q in state.queue if q.request_id is not None]
-    waiting += [i for slot in state.slots.values() for i in slot.waiting]
+    waiting += [i for instance in state.instances.values() for i in instance.waiting]
     waiting += list(state.validating)
     waiting += [i for fencing in state.fencings.values() for i in fencing.waiting]
     if len(waiting) != len(set(waiting)):

@@ -19,6 +19,7 @@ from actors.herder.effects import MakeSessionKey, Validate
 from actors.herder.events import HaltRequested, Loaded, ProducersFenced, TaskConfigsPublished, Validated
 from actors.herder.state import HerderSettings, HerderState
 from actors.instances.connector import ConnectorActor
+from actors.instances.pooled import ActorThreads
 from actors.instances.registry import ActorInstances
 from actors.instances.task import TaskActors
 from actors.messages.commands import (
@@ -34,7 +35,6 @@ from actors.messages.commands import (
 )
 from actors.messages.events import Joined, JoinPreparing
 from actors.messages.requests import Ask, GetStory, PutConnector, Request
-from actors.pooled import ActorThreads
 from actors.stores.config import ConfigStoreActor
 from actors.stores.status import StatusStoreActor
 from actors.ticker import Ticker

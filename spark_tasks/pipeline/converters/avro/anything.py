@@ -23,8 +23,8 @@ from spark_tasks.pipeline.converters.avro.codec import by_index
 from spark_tasks.pipeline.converters.avro.names import AVRO_NAMES
 from spark_tasks.pipeline.converters.avro.to_avro import ANYTHING
 from spark_tasks.pipeline.converters.base import BadRowsError, Column
-from spark_tasks.pipeline.java_columns import untyped
-from spark_tasks.pipeline.java_values import class_name, schema_type, values
+from spark_tasks.pipeline.converters.java_columns import untyped
+from spark_tasks.pipeline.converters.java_values import class_name, schema_type, values
 
 _FULL_NAME = f"{ANYTHING['namespace']}.{ANYTHING['name']}"
 _PARSED = parse_schema(ANYTHING)

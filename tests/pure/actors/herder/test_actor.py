@@ -80,7 +80,7 @@ def test_the_stack_of_a_hanging_task_is_below_the_line(
     process_secrets().add("c", ["s3cr3t\nof-two-lines"])
     task = ConnectorTaskId(c, 0)
     what = "hangs with s3cr3t\nof-two-lines\nin hang\nin run"
-    rig.tell(InstanceStalled(task, rig.states[-1].slots[task].epoch, what, 1000))
+    rig.tell(InstanceStalled(task, rig.states[-1].instances[task].epoch, what, 1000))
     rig.ask(HealthCheck()).get(timeout=WITHIN_S)
     [entries] = [record for record in caplog.records if record.levelname == "WARNING"]
     assert entries.getMessage().startswith(f"c-0: hangs with {MASK} [InstanceStalled#")
@@ -151,7 +151,7 @@ def test_a_herder_that_ends_during_a_request_leaves_no_caller_waiting(rig: Rig, 
 # ---------------------------------------------------------------- restarts
 def test_the_answer_to_a_restart_shows_what_restarts_even_if_that_is_over_already(rig: Rig, c: ConnectorName) -> None:
     """The restart begins when its record is read, which may be reported before the end of the write."""
-    rig.tell(ConnectorStateReported(c, rig.states[-1].slots[c].epoch, State.FAILED, "broken"))
+    rig.tell(ConnectorStateReported(c, rig.states[-1].instances[c].epoch, State.FAILED, "broken"))
     wait_until(lambda: rig.said(c) == [State.FAILED, State.RUNNING], WITHIN_S, "the failure")
     rig.holds = ConfigOpDone
     asked = rig.ask(RestartConnectorAndTasks(RestartRequest(c, only_failed=True, include_tasks=True)))
@@ -197,7 +197,7 @@ def test_what_is_decided_while_the_process_is_suspended_is_not_written(rig: Rig,
 
     put = len(rig.statuses_put())
     rig.statuses = suspended
-    rig.tell(ConnectorStateReported(c, rig.states[-1].slots[c].epoch, State.FAILED, "broken"))
+    rig.tell(ConnectorStateReported(c, rig.states[-1].instances[c].epoch, State.FAILED, "broken"))
     wait_until(lambda: len(rig.statuses_put()) > put, WITHIN_S, "the status")
     at, status = rig.statuses_put()[put]
     assert status.state is State.FAILED

@@ -12,8 +12,10 @@ from actors.herder import core
 from actors.herder.config_changes import ITEMS_PER_MS, MIN_PAUSE_MS
 from actors.herder.effects import Delegate, Effect, Reply, SetLoggerLevel, SetTimer, StartInstance, StopInstance, Timer
 from actors.herder.events import Event, Loaded, RequestReceived, TimerFired
+from actors.herder.instance import Instance, RestartCause
+from actors.herder.own_requests import Restart
 from actors.herder.standing import Follower, Joining, Phase, Resolved, member_of
-from actors.herder.state import Healed, HerderSettings, HerderState, Queued, Restart, Slot, Successor
+from actors.herder.state import Healed, HerderSettings, HerderState, Queued
 from actors.messages.commands import ReadConfigToEnd, RequestRejoin
 from actors.messages.correlation_ids import Epoch, RequestId
 from actors.messages.events import ConfigChanged, ConfigOpDone, Joined, JoinPreparing
@@ -98,7 +100,7 @@ def test_a_rebalance_that_was_postponed_by_another_one_is_requested_later() -> N
 
     mine, old = Allocation((), (task,)), config(1, "old")
     state = HerderState(SETTINGS, Joining(member_of(membership(1, Allocation()), None)), store=old, config=old,
-                        allocation=mine, announced=mine, slots={task: Slot(Epoch(1), State.RUNNING)}, counter=1)
+                        allocation=mine, announced=mine, instances={task: Instance(Epoch(1), State.RUNNING)}, counter=1)
     state, _ = step(state, ConfigChanged(config(5, "new"), (TasksUpdated(C, (task,)),)), 10)
     state, effects = step(state, Joined(membership(5, Allocation())), 20)
     timers = [e for e in effects if isinstance(e, SetTimer) and e.key == (Timer.POSTPONED_REBALANCE, "")]
@@ -110,7 +112,7 @@ def test_a_rebalance_that_was_postponed_by_another_one_is_requested_later() -> N
 
 # ---------------------------------------------------------------- requests while a rebalance is postponed
 T = ConnectorTaskId(C, 0)
-FAILED_TASK = Restart(T, Epoch(2), Successor.AFTER_FAILURE)
+FAILED_TASK = Restart(T, Epoch(2), RestartCause.AFTER_FAILURE)
 
 
 def stopped(offset: int, target: TargetState = TargetState.STOPPED, tasks: int = 0, more: int = MANY
@@ -125,7 +127,7 @@ def running(config: ClusterConfigState) -> HerderState:
     mine = Allocation((C,), (T,))
     return HerderState(SETTINGS, Resolved(member_of(membership(config.offset, Allocation()), None)), store=config,
                        config=config, allocation=mine, announced=mine, settled_ms=1000, counter=2,
-                       slots={C: Slot(Epoch(1), State.RUNNING), T: Slot(Epoch(2), State.RUNNING)})
+                       instances={C: Instance(Epoch(1), State.RUNNING), T: Instance(Epoch(2), State.RUNNING)})
 
 
 def test_offsets_are_altered_only_when_a_postponed_rebalance_has_stopped_the_tasks() -> None:
@@ -173,9 +175,9 @@ def test_what_waits_for_a_postponed_rebalance_lets_others_pass(waiting: Request 
 def test_a_failed_connector_is_restarted_while_a_rebalance_is_postponed() -> None:
     state = running(stopped(1, TargetState.STARTED, 1))
     state, _ = step(state, ConfigChanged(stopped(3, TargetState.STARTED, 1), (TasksUpdated(C, (T,)),)), 1010)
-    failed = {**state.slots, C: Slot(Epoch(1), State.FAILED)}
-    due = Queued(1020, 10, None, Restart(C, Epoch(1), Successor.AFTER_FAILURE))
-    state = replace(state, slots=failed, queue=(due,), healed={C: Healed(Epoch(1), "error", 1020)})
+    failed = {**state.instances, C: Instance(Epoch(1), State.FAILED)}
+    due = Queued(1020, 10, None, Restart(C, Epoch(1), RestartCause.AFTER_FAILURE))
+    state = replace(state, instances=failed, queue=(due,), healed={C: Healed(Epoch(1), "error", 1020)})
     state, effects = step(state, TimerFired((Timer.QUEUE, "")), 1020)
     assert [e.item for e in effects if isinstance(e, StopInstance)] == [C]
     assert state.phase is Phase.RESOLVED
@@ -234,7 +236,7 @@ def test_a_task_of_a_connector_that_was_created_again_gets_its_new_config() -> N
 
     mine, old = Allocation((), (task,)), config(3, "old")
     state = HerderState(SETTINGS, Resolved(Follower(follower(3))), store=old, config=old, allocation=mine,
-                        announced=mine, slots={task: Slot(Epoch(1), State.RUNNING)}, counter=1)
+                        announced=mine, instances={task: Instance(Epoch(1), State.RUNNING)}, counter=1)
     state, _ = step(state, ConfigChanged(config(5, "new", tasks=False), (ConnectorRemoved(C), ConnectorUpdated(C))), 10)
     state, _ = step(state, JoinPreparing(eager=False), 20)
     state, _ = step(state, ConfigChanged(config(7, "new"), (TasksUpdated(C, (task,)),)), 30)

@@ -280,7 +280,7 @@ def test_a_restart_that_a_rebalance_interrupts_may_be_repeated() -> None:
     world.settle()
     task = ConnectorTaskId(C, 0)
     request = world.ask("w0", RestartTask(task))
-    while not world.nodes["w0"].state.slots[task].stopping:
+    while not world.nodes["w0"].state.instances[task].stopping:
         assert world.step()
     world.lose_coordinator("w0")
     world.settle()

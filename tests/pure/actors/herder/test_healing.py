@@ -412,7 +412,7 @@ def test_metrics_show_the_cause() -> None:
         seen.follow(node.state, now)
 
     node.deliver = delivered  # type: ignore[method-assign]
-    seen.follow(replace(node.state, changed=frozenset(node.state.slots)), now)
+    seen.follow(replace(node.state, changed=frozenset(node.state.instances)), now)
     node.fail(T)
     world.settle()
     stall(world)

@@ -160,7 +160,7 @@ def test_connectors_that_do_not_fit_into_the_groups_record_are_refused_or_left_o
 def test_a_trace_of_any_length_is_shortened_for_the_status() -> None:
     world = cluster(workers=1)
     node = world.nodes["w0"]
-    epoch = node.state.slots[A].epoch
+    epoch = node.state.instances[A].epoch
     trace = "first line\n" + "\x01" * 3_000_000 + "\nlast line"
     node.tell(("instance", epoch), ConnectorStateReported(A, epoch, State.FAILED, trace))
     world.settle()

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from actors.assignment.protocol import Assignment, Membership, Protocol
+from actors.herder.continuations import KeyWritten, PrivilegesClaimed
 from actors.herder.effects import ForgetTopics, MakeSessionKey, SetTimer, Timer
 from actors.herder.events import TimerFired
 from actors.herder.leadership import on_claimed, on_key_due, on_key_written, purge_statuses
 from actors.herder.standing import Resolved, member_of
-from actors.herder.state import HerderSettings, HerderState, KeyWritten, PrivilegesClaimed
+from actors.herder.state import HerderSettings, HerderState
 from actors.herder.turn import Turn
 from spark_tasks.errors import ConnectError
 from storage.config.state import ClusterConfigState

@@ -152,7 +152,7 @@ def test_a_worker_suspended_outside_the_group_stops_its_work() -> None:
         assert world.step() or world.tick()
     assert node.running
     node.deliver(Suspended(60_000))
-    assert all(slot.stopping for slot in node.state.slots.values())
+    assert all(instance.stopping for instance in node.state.instances.values())
     node.configs.held = False
     world.settle()
     world.check_at_rest()

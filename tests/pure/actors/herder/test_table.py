@@ -11,6 +11,21 @@ import pytest
 
 from actors.assignment.protocol import Assignment, Membership, Protocol
 from actors.herder import core, events
+from actors.herder.continuations import (
+    AnswerWith,
+    Continuation,
+    GeneratedTasks,
+    HaltFlushed,
+    JoinAgain,
+    KeyWritten,
+    OffsetsRead,
+    PrivilegesClaimed,
+    PublishedTasks,
+    Released,
+    ResolveAssignment,
+    StatusesCaughtUp,
+    WriteNext,
+)
 from actors.herder.effects import Effect, Timer
 from actors.herder.events import (
     Event,
@@ -22,14 +37,8 @@ from actors.herder.events import (
     TimerFired,
     Validated,
 )
-from actors.herder.fencing_state import (
-    Fenced,
-    FencingChecked,
-    FencingRead,
-    FencingRecorded,
-    RestartRead,
-    StartVerified,
-)
+from actors.herder.fencing_state import Fenced, FencingChecked, FencingRead, FencingRecorded, RestartRead, StartVerified
+from actors.herder.own_requests import Reconfigure
 from actors.herder.standing import (
     FlushingStatuses,
     Follower,
@@ -45,24 +54,7 @@ from actors.herder.standing import (
     Standing,
     Syncing,
 )
-from actors.herder.state import (
-    AnswerWith,
-    Continuation,
-    GeneratedTasks,
-    HaltFlushed,
-    HerderSettings,
-    HerderState,
-    JoinAgain,
-    KeyWritten,
-    OffsetsRead,
-    PrivilegesClaimed,
-    PublishedTasks,
-    Reconfigure,
-    Released,
-    ResolveAssignment,
-    StatusesCaughtUp,
-    WriteNext,
-)
+from actors.herder.state import HerderSettings, HerderState
 from actors.herder.table import EVENTS, OPS, Kind, UnexpectedEventError, ignored, impossible
 from actors.messages.commands import PutTargetState
 from actors.messages.correlation_ids import Epoch, OpId, RequestId

@@ -10,8 +10,9 @@ from actors.assignment.protocol import Allocation, Assignment, Membership, Proto
 from actors.herder import core
 from actors.herder.effects import AskTaskConfigs
 from actors.herder.events import Event
+from actors.herder.instance import Instance
 from actors.herder.standing import Follower, Resolved
-from actors.herder.state import HerderSettings, HerderState, Slot
+from actors.herder.state import HerderSettings, HerderState
 from actors.messages.correlation_ids import Epoch
 from actors.messages.events import TaskConfigsGenerated, TaskReconfigurationRequested
 from spark_tasks.errors import ConnectError
@@ -31,7 +32,7 @@ class Rig:
         membership = Membership(7, "me", Protocol.SESSIONED, Assignment("other", "http://other/", 1))
         self.state = HerderState(
             HerderSettings(WorkerId("me:1"), "g"), Resolved(Follower(membership)), store=config, config=config,
-            allocation=Allocation((C,)), slots={C: Slot(Epoch(1), State.RUNNING)}, counter=1)
+            allocation=Allocation((C,)), instances={C: Instance(Epoch(1), State.RUNNING)}, counter=1)
         self.now = 0
 
     def happens(self, payload: Any) -> list[AskTaskConfigs]:

@@ -9,8 +9,9 @@ import pytest
 from actors.assignment.protocol import Allocation, Assignment, AssignmentError, Membership, Protocol
 from actors.herder import core, events
 from actors.herder.effects import AskTaskConfigs, Reply
+from actors.herder.own_requests import Reconfigure
 from actors.herder.standing import Joining, Phase
-from actors.herder.state import HerderState, Reconfigure
+from actors.herder.state import HerderState
 from actors.messages.commands import (
     ClaimWritePrivileges,
     JoinGroup,
@@ -135,7 +136,7 @@ def test_task_configs_do_not_slip_between_the_two_writes_of_a_stop() -> None:
     while node.state.busy is None:
         world.step()
     world.tasks = 2  # so that there are new task configs
-    node.tell("test", TaskReconfigurationRequested(C, node.state.slots[C].epoch))
+    node.tell("test", TaskReconfigurationRequested(C, node.state.instances[C].epoch))
     world.settle()
     world.check_at_rest()
     assert world.config.target_state(C) is TargetState.STOPPED
@@ -176,7 +177,7 @@ def test_a_suspended_worker_stops_its_work_and_writes_nothing_before_it_is_a_mem
     node.state, effects = step(node.state, events.Suspended(60_000))
     assert not [e for e in effects if isinstance(e, PutStatus)]
     assert any(isinstance(e, RequestRejoin) for e in effects)
-    assert all(slot.stopping for slot in node.state.slots.values())
+    assert all(instance.stopping for instance in node.state.instances.values())
     for effect in effects:
         node.carry_out(effect)
     world.settle()
@@ -224,7 +225,7 @@ def test_a_follower_of_a_failed_rebalance_waits_for_the_leader() -> None:
 def test_a_worker_that_returns_in_a_failed_rebalance_does_not_write_statuses_of_what_it_claims() -> None:
     """Such a rebalance assigns nothing, and other workers may run that work by now."""
     state = running().nodes["w0"].state
-    back = replace(state, standing=Joining(), slots={})
+    back = replace(state, standing=Joining(), instances={})
     _, effects = step(back, Joined(membership(9, leader=False, failed=True)))
     assert not [e for e in effects if isinstance(e, PutStatus)]
     _, effects = step(back, Joined(membership(9, leader=False, offset=back.config.offset)))
@@ -264,8 +265,8 @@ def test_what_has_no_configuration_is_failed_although_generations_have_begun_aga
     empty = ClusterConfigState(offset=state.config.offset)
     joined = membership(1, leader=False, offset=empty.offset)
     assigned = replace(joined, assignment=replace(joined.assignment, assigned=Allocation((C,))))
-    new = replace(state, standing=Joining(), slots={}, allocation=Allocation(), announced=Allocation(), config=empty,
-                  store=empty)
+    new = replace(state, standing=Joining(), instances={}, allocation=Allocation(), announced=Allocation(),
+                  config=empty, store=empty)
     _, effects = step(new, Joined(assigned))
     assert [(e.status.id, e.status.state, e.safe) for e in effects if isinstance(e, PutStatus)] == [
         (C, State.FAILED, False)]
@@ -301,7 +302,7 @@ def test_a_defect_in_an_operation_of_the_herder_itself_is_retried_later() -> Non
     """A connector has found that its task configs are outdated: this is retried and blocks no other work."""
     sound = running().nodes["w0"].state
     spoilt = replace(sound, config=replace(sound.config, target_states=None))  # type: ignore[arg-type]
-    state, _ = step(spoilt, TaskReconfigurationRequested(C, sound.slots[C].epoch), now=1000)
+    state, _ = step(spoilt, TaskReconfigurationRequested(C, sound.instances[C].epoch), now=1000)
     [queued] = state.queue
     assert (queued.at_ms, queued.request) == (1250, Reconfigure(C, 1, 1000))
     state, effects = step(state, events.RequestReceived(RequestId(1), HealthCheck()), now=1000)

@@ -7,10 +7,13 @@ from typing import Any
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
 from actors.errors import ConflictError
 from actors.herder import core
+from actors.herder.continuations import GeneratedTasks
 from actors.herder.effects import AskTaskConfigs, Effect, Reply, SetTimer, Timer
 from actors.herder.events import Event, RequestReceived, TimerFired
+from actors.herder.instance import Instance
+from actors.herder.own_requests import Reconfigure
 from actors.herder.standing import Follower, Joining, Resolved
-from actors.herder.state import GeneratedTasks, Healed, HerderSettings, HerderState, Reconfigure, Slot
+from actors.herder.state import Healed, HerderSettings, HerderState
 from actors.messages.correlation_ids import Epoch, OpId, RequestId
 from actors.messages.events import ConnectorStateReported, Joined, TaskConfigsGenerated
 from actors.messages.requests import HealthCheck
@@ -51,7 +54,7 @@ def test_a_request_waits_no_longer_than_it_may() -> None:
 def test_a_retry_comes_when_its_delay_is_over() -> None:
     state = HerderState(
         SETTINGS, Resolved(Follower(MEMBERSHIP)), store=CONFIG, config=CONFIG, allocation=Allocation((C,)), counter=9,
-        slots={C: Slot(Epoch(1), State.RUNNING)}, ops={OpId(2): GeneratedTasks(Reconfigure(C))})
+        instances={C: Instance(Epoch(1), State.RUNNING)}, ops={OpId(2): GeneratedTasks(Reconfigure(C))})
     state, _ = step(state, TaskConfigsGenerated(C, Epoch(1), OpId(2), (), ConnectError("away")), 2 * HOUR)
     state, effects = step(state, TimerFired((Timer.CLAIM, "")), HOUR)
     assert not any(isinstance(effect, AskTaskConfigs) for effect in effects)
@@ -64,7 +67,7 @@ def test_former_restarts_do_not_count_for_longer() -> None:
     settings = HerderSettings(WorkerId("me:1"), "g", healing=lambda _: policy)
     state = HerderState(
         settings, Resolved(Follower(MEMBERSHIP)), store=CONFIG, config=CONFIG, allocation=Allocation((C,)), counter=9,
-        slots={C: Slot(Epoch(1), State.RUNNING)}, clock_ms=2 * HOUR,
+        instances={C: Instance(Epoch(1), State.RUNNING)}, clock_ms=2 * HOUR,
         healed={C: Healed(Epoch(1), "failed", recent=(2 * HOUR - 50_000,), count=1)})
     state, _ = step(state, ConnectorStateReported(C, Epoch(1), State.FAILED, "again"), HOUR)
     assert state.healed[C].next_ms == HOUR + 10_000

@@ -11,8 +11,9 @@ from actors.assignment.protocol import Allocation, Assignment, Membership, Proto
 from actors.herder.core import step
 from actors.herder.effects import Effect, Log, Reply
 from actors.herder.events import Event
+from actors.herder.instance import Instance, RestartCause, Stopping
 from actors.herder.standing import Follower, Gate, Joining, StoppingItems
-from actors.herder.state import HerderSettings, HerderState, Slot, Stopping, Successor
+from actors.herder.state import HerderSettings, HerderState
 from actors.messages.commands import AllowJoin, FlushStatuses, PutStatus
 from actors.messages.correlation_ids import Epoch, RequestId
 from actors.messages.events import ConnectorStateReported, CoordinatorLost, StatusesFlushed, TaskStateReported
@@ -32,7 +33,7 @@ class Rig:
         self.state = HerderState(
             HerderSettings(WorkerId("me:1"), "g"), standing=Joining(Follower(membership), Gate.WAITING), store=store,
             config=store, release=StoppingItems(frozenset({A})), counter=10,
-            slots={A: Slot(Epoch(1), State.RUNNING, stopping=Stopping()), B: Slot(Epoch(2), State.RUNNING)})
+            instances={A: Instance(Epoch(1), State.RUNNING, stopping=Stopping()), B: Instance(Epoch(2), State.RUNNING)})
 
     def happens(self, payload: Any) -> list[Effect]:
         self.state, effects = step(self.state, Event(payload, 1, StatusState(), "test"))
@@ -64,7 +65,7 @@ def test_a_request_to_restart_a_task_succeeds_once_the_task_exists(report: Any, 
     """As in Kafka Connect: the failure of its start is only in its status."""
     item = report.task if isinstance(report, TaskStateReported) else report.connector
     rig, asked = Rig(), RequestId(7)
-    rig.state = replace(rig.state, slots={item: Slot(Epoch(3), waiting=(asked,))})
+    rig.state = replace(rig.state, instances={item: Instance(Epoch(3), waiting=(asked,))})
     _, effects = step(rig.state, Event(report, 1, StatusState(), "test"))
     [reply] = [effect for effect in effects if isinstance(effect, Reply)]
     assert (reply.request_id, None if reply.error is None else str(reply.error)) == (asked, error)
@@ -80,35 +81,35 @@ def test_a_restart_request_waits_for_the_new_instance(failure: Any) -> None:
     rig, asked = Rig(), RequestId(7)
     mine = Allocation((A,), (ConnectorTaskId(A, 0),))
     store = replace(rig.state.store, task_configs={ConnectorTaskId(A, 0): {}}, task_counts={A: 1})
-    slot = Slot(Epoch(3), stopping=Stopping(Successor.REQUESTED), waiting=(asked,))
-    rig.state = replace(rig.state, allocation=mine, slots={item: slot}, store=store, config=store)
+    instance = Instance(Epoch(3), stopping=Stopping(RestartCause.REQUESTED), waiting=(asked,))
+    rig.state = replace(rig.state, allocation=mine, instances={item: instance}, store=store, config=store)
     replies: list[Reply] = []
     for report in (failure, replace(failure, state=State.UNASSIGNED, stopped_for_good=True),
                    replace(failure, state=State.RUNNING, trace=None)):
         assert replies == []
-        now = replace(report, epoch=rig.state.slots[item].epoch)
+        now = replace(report, epoch=rig.state.instances[item].epoch)
         rig.state, effects = step(rig.state, Event(now, 1, StatusState(), "test"))
         replies = [effect for effect in effects if isinstance(effect, Reply)]
     assert [(reply.request_id, reply.error) for reply in replies] == [(asked, None)]
 
 
-@pytest.mark.parametrize(("follows", "before", "after", "line"), [
-    (Successor.NONE, None, State.RUNNING, "a-0: task started"),
-    (Successor.NONE, None, State.PAUSED, "a-0: task assigned to this worker, and paused"),
-    (Successor.NONE, State.RUNNING, State.PAUSED, "a-0: task paused"),
-    (Successor.NONE, State.PAUSED, State.RUNNING, "a-0: task resumed"),
-    (Successor.RESTART, None, State.RUNNING, "a-0: task restarted on request"),
-    (Successor.RESTART, None, State.FAILED, "a-0: task restarted on request (FAILED)"),
-    (Successor.NONE, None, State.FAILED, None),  # its actor has logged the error
-    (Successor.RESTART, State.RUNNING, State.FAILED, None),
-    (Successor.RESTART, State.RUNNING, State.RUNNING, None),
+@pytest.mark.parametrize(("restarted", "before", "after", "line"), [
+    (RestartCause.NONE, None, State.RUNNING, "a-0: task started"),
+    (RestartCause.NONE, None, State.PAUSED, "a-0: task assigned to this worker, and paused"),
+    (RestartCause.NONE, State.RUNNING, State.PAUSED, "a-0: task paused"),
+    (RestartCause.NONE, State.PAUSED, State.RUNNING, "a-0: task resumed"),
+    (RestartCause.RESTART, None, State.RUNNING, "a-0: task restarted on request"),
+    (RestartCause.RESTART, None, State.FAILED, "a-0: task restarted on request (FAILED)"),
+    (RestartCause.NONE, None, State.FAILED, None),  # its actor has logged the error
+    (RestartCause.RESTART, State.RUNNING, State.FAILED, None),
+    (RestartCause.RESTART, State.RUNNING, State.RUNNING, None),
 ])
 def test_what_becomes_of_an_instance_is_at_most_one_line(
-    follows: Successor, before: State | None, after: State, line: str | None
+    restarted: RestartCause, before: State | None, after: State, line: str | None
 ) -> None:
     task = ConnectorTaskId(A, 0)
     store = ClusterConfigState(offset=1, connector_configs={A: {}})
     state = HerderState(HerderSettings(WorkerId("me:1"), "g"), standing=Joining(), store=store, config=store,
-                        slots={task: Slot(Epoch(1), before, follows=follows)})
+                        instances={task: Instance(Epoch(1), before, restarted=restarted)})
     _, effects = step(state, Event(TaskStateReported(task, Epoch(1), after), 1, StatusState(), "test"))
     assert [e.message for e in effects if isinstance(e, Log) and e.level == "INFO"] == ([line] if line else [])

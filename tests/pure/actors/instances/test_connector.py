@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from actors.instances.connector import ConnectorActor, ConnectorActors
+from actors.instances.pooled import ActorThreads
 from actors.instances.scaler import Watched
 from actors.instances.watchdog import Pace
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
-from actors.pooled import ActorThreads
 from spark_tasks.config.scaling import Bounds, Scale
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfigProvider

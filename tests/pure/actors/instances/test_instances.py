@@ -13,13 +13,13 @@ import pytest
 
 from actors.herder.effects import AbandonInstance, StartInstance, StopInstance
 from actors.instances.connector import ConnectorActor, ConnectorActors
+from actors.instances.pooled import ActorThreads
 from actors.instances.registry import ActorInstances
 from actors.instances.task import TaskActors
 from actors.instances.watchdog import Watchdog
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, StartTask
 from actors.messages.correlation_ids import Epoch, OpId
 from actors.messages.events import ConnectorStateReported, InstanceRecovered, InstanceStalled, Remark
-from actors.pooled import ActorThreads
 from actors.ticker import Ticker
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.plugins import Plugins

@@ -8,11 +8,11 @@ from typing import Any
 
 import pykka
 import pytest
-from kafka.errors import CorruptRecordError, KafkaTimeoutError, TopicAuthorizationFailedError
 
 from actors.messages.commands import ReadSourceOffsets, WriteSourceOffsets
 from actors.stores.offset import OffsetStoreActor
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.kafka.errors import KafkaAuthorizationError, KafkaUnavailableError
 from spark_tasks.task import OffsetStore
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, TopicName
@@ -112,11 +112,11 @@ def test_temporary_errors_are_distinguished_from_permanent_ones(world: World) ->
         return caught.value
 
     store = world.stores.of(C)
-    for passing in (SuspendedError("it slept"), KafkaTimeoutError("no leader"), CorruptRecordError("damaged")):
+    for passing in (SuspendedError("it slept"), KafkaUnavailableError("no leader")):
         assert isinstance(raised(store, passing), RetriableError)
-    assert not isinstance(raised(store, TopicAuthorizationFailedError("no")), RetriableError)
+    assert not isinstance(raised(store, KafkaAuthorizationError("no")), RetriableError)
     unopened: Future[None] = Future()
-    unopened.set_exception(KafkaTimeoutError("no brokers"))
+    unopened.set_exception(KafkaUnavailableError("no brokers"))
     world.open_own = unopened
     with pytest.raises(ConnectError, match="no brokers") as caught:
         world.stores.of(C, OWN).read()

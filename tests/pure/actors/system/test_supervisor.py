@@ -9,11 +9,11 @@ import pykka
 import pytest
 
 from actors.herder.effects import StartInstance, StopInstance
+from actors.instances.pooled import ActorThreads
 from actors.instances.registry import ActorInstances
 from actors.messages.commands import StartConnector, StartTask
 from actors.messages.correlation_ids import Epoch
 from actors.messages.events import ConnectorStateReported, TaskStateReported
-from actors.pooled import ActorThreads
 from actors.system.supervisor import Supervisor
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
 from tests.rigs.support import no_thread, wait_until

@@ -162,10 +162,10 @@ def test_the_worker_does_not_wait_for_a_plugin_that_hangs(ticker, answers):
 
 
 def test_the_keys_of_a_plugin_are_described():
-    keys = [key["name"] for key in describe_plugin(PLUGINS, "ScriptedSource")]
+    keys = [key["name"] for key in describe_plugin(PLUGINS, "ScriptedSource", None)]
     assert keys[:2] == ["wish", "name"]
     assert describe_plugin(PLUGINS, "ScriptedSource", "[7,8)")
     with pytest.raises(NotFoundError, match=r"^Unknown plugin Nope\.$"):
-        describe_plugin(PLUGINS, "Nope")
+        describe_plugin(PLUGINS, "Nope", None)
     with pytest.raises(BadRequestError, match="matches the version range"):
         describe_plugin(PLUGINS, "ScriptedSource", "9")

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from heeler.cli.demo import Scene, asking, report, run_demo
-from heeler.cli.rest_client import RestError
+from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.demo import FOLDER, Scene, asking, report, run_demo
 from heeler.cli.worker_process import WorkerProcess
 from heeler.errors import SetupError
 
@@ -42,24 +42,28 @@ def test_the_exit_code_shows_whether_all_counts_agree(tmp_path, records, parquet
     "localhost:" + "9" * 5000,
 ])
 def test_brokers_that_do_not_respond(tmp_path, monkeypatch, servers):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("heeler.cli.demo.KAFKA_WAIT_S", 0.0)
     with pytest.raises(SetupError, match=re.escape(f"No Kafka broker responds at {servers}. Check --bootstrap")):
-        run_demo(servers, keep=False, folder=tmp_path / "demo")
+        run_demo(servers, keep=False)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_created(tmp_path):
-    (tmp_path / "taken").write_text("")
-    with pytest.raises(SetupError, match=r"^The demo's folder /.*/taken cannot be created: File exists\."):
-        run_demo(None, keep=False, folder=tmp_path / "taken")
-    assert (tmp_path / "taken").is_file()
+def test_a_folder_that_cannot_be_created(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / FOLDER).write_text("")
+    with pytest.raises(SetupError, match=rf"^The demo's folder /.*/{FOLDER} cannot be created: File exists\."):
+        run_demo(None, keep=False)
+    assert (tmp_path / FOLDER).is_file()
 
 
-def test_a_folder_with_other_files_is_left_alone(tmp_path):
-    (tmp_path / "thesis.tex").write_text("")
+def test_a_folder_with_other_files_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "thesis.tex").write_text("")
     with pytest.raises(SetupError, match=r"contains thesis\.tex, which does not belong to the demo"):
-        run_demo(None, keep=False, folder=tmp_path)
-    assert (tmp_path / "thesis.tex").exists()
+        run_demo(None, keep=False)
+    assert (tmp_path / FOLDER / "thesis.tex").exists()
 
 
 def test_a_refusal_is_reported_with_the_workers_log(tmp_path):

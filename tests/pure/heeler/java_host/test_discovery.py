@@ -19,6 +19,7 @@ from heeler.java_host.runtime import JavaRuntime
 from rest.wire.responses import plugin_info
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.plugins import Kind, PassedOver, PluginNotFoundError, Plugins
+from tests.rigs.java_settings import java_settings
 from tests.rigs.support import no_thread
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -334,7 +335,7 @@ def test_heelers_own_plugin_is_used_unless_javas_is_preferred(folder, monkeypatc
     host = Host([listed(folder), listed(folder, FILE_SOURCE), listed(folder, JSON, "converter"),
                  listed(folder, FILE_PROVIDER, "configprovider")])
     monkeypatch.setattr("heeler.java_host.host.JavaHost", lambda *_: host)
-    runtime = JavaRuntime({}, [str(folder)], prefer)
+    runtime = JavaRuntime(java_settings({"java.plugins.prefer": ",".join(prefer)}), [str(folder)])
     assert sorted(found.name for found in runtime.found) == [*taken, "some.Plugin"]
     assert {which: one.runtime for which, (one,) in runtime.passed_over.items()} == passed_over
     assert runtime.passed_over[Kind.CONVERTER, JSON] == [PassedOver("java", "1", str(folder / "my plugin"))]
@@ -352,7 +353,7 @@ def test_a_level_for_which_no_thread_starts_is_logged(folder, monkeypatch, caplo
     host = Host([listed(folder)])
     host.set_level = None
     monkeypatch.setattr("heeler.java_host.host.JavaHost", lambda *_: host)
-    runtime = JavaRuntime({}, [str(folder)], [])
+    runtime = JavaRuntime(java_settings({}), [str(folder)])
     monkeypatch.setattr(threading.Thread, "start", no_thread)
     runtime.set_level("org.example", logging.DEBUG)
     assert "Java plugins do not get the level of logger org.example: can't start new thread" in caplog.text
@@ -364,7 +365,8 @@ def test_a_missing_preferred_plugin_is_not_replaced(folder, monkeypatch, error):
     host = Host([listed(folder)])
     host.error = error and ConnectError(error)
     monkeypatch.setattr("heeler.java_host.host.JavaHost", lambda *_: host)
-    runtime = JavaRuntime({}, [str(folder)], [FILE_SOURCE, FILE_PROVIDER, JSON])
+    runtime = JavaRuntime(
+        java_settings({"java.plugins.prefer": f"{FILE_SOURCE},{FILE_PROVIDER},{JSON}"}), [str(folder)])
     plugins = Plugins((), others=runtime.found, complaints=runtime.complaints)
     for kind, name in ((Kind.CONNECTOR, FILE_SOURCE), (Kind.CONNECTOR, "FileStreamSource"),
                        (Kind.CONFIG_PROVIDER, FILE_PROVIDER)):
@@ -377,7 +379,7 @@ def test_a_missing_preferred_plugin_is_not_replaced(folder, monkeypatch, error):
 
 def test_without_jars_there_is_no_host(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(discovery, "Discovery", None)
-    runtime = JavaRuntime({}, [str(folder / "python"), str(tmp_path / "missing")], [])
+    runtime = JavaRuntime(java_settings({}), [str(folder / "python"), str(tmp_path / "missing")])
     assert (runtime.found, list(runtime.complaints)) == ({}, [])
     runtime.close()
 

@@ -9,12 +9,13 @@ from click.testing import CliRunner
 
 from heeler.cli.main import main
 from heeler.errors import SetupError
+from heeler.java_host import install as install_module
 from heeler.java_host.host_classpath import RUNTIME
 from heeler.java_host.install import Coordinates, install
 
 
 @pytest.fixture
-def registry(tmp_path):
+def registry(tmp_path, monkeypatch):
     """A cache in which everything is."""
     def make(jars, _progress):
         folder = tmp_path / jars.folder
@@ -30,34 +31,36 @@ def registry(tmp_path):
                     archive.writestr("META-INF/services/org.apache.kafka.connect.sink.SinkConnector",
                                      "# mine\norg.x.Sink # the one\n\n")
         return folder
+    monkeypatch.setattr(install_module, "resolve", make)
     return make
 
 
 def test_a_plugin_is_put_into_a_folder_of_its_own(registry, tmp_path):
-    done = install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, registry)
+    done = install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None)
     found = sorted(f.name for f in done.folder.iterdir())
     assert found == ["driver-2.jar", "jackson-databind-2.10.1.jar", "jetty-util-9.4.57.v20241219.jar", "mine-1.0.jar",
                      "plain.jar"]
     assert [f.name for f in (tmp_path / "path").iterdir()] == ["mine-1.0"]
     assert (done.jars, done.plugins) == (5, ["org.x.Sink"])
     with pytest.raises(SetupError, match="already exists"):
-        install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, registry)
+        install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None)
 
 
-def test_additional_artifacts_are_installed_too(registry, tmp_path):
+def test_additional_artifacts_are_installed_too(registry, tmp_path, monkeypatch):
     asked = []
 
     def resolve(jars, progress):
         asked.append(jars.modules)
         return registry(jars, progress)
 
-    done = install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, resolve,
+    monkeypatch.setattr(install_module, "resolve", resolve)
+    done = install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None,
                    more=[Coordinates.parse("org.j:jackson-core:2.9.9")])
     assert asked[0] == (("org.x", "mine", "1.0"), ("org.j", "jackson-core", "2.9.9"))
     assert (done.folder / "jackson-core-2.9.9.jar").exists()  # though it is older than Kafka's: it was asked for
 
 
-def test_a_damaged_jar_is_reported_and_nothing_is_installed(tmp_path):
+def test_a_damaged_jar_is_reported_and_nothing_is_installed(tmp_path, monkeypatch):
     def resolve(jars, _progress):
         folder = tmp_path / jars.folder
         folder.mkdir(exist_ok=True)
@@ -69,15 +72,16 @@ def test_a_damaged_jar_is_reported_and_nothing_is_installed(tmp_path):
         (folder / "mine-1.0.jar").write_bytes(damaged)
         return folder
 
+    monkeypatch.setattr(install_module, "resolve", resolve)
     with pytest.raises(SetupError, match=r"^mine-1\.0\.jar cannot be read"):
-        install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, resolve)
+        install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None)
     assert list((tmp_path / "path").iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_reported(registry, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="Cannot write to"):
-        install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "file", lambda _: None, registry)
+        install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "file", lambda _: None)
 
 
 @pytest.mark.parametrize("text", ["org.x:mine", "a:b:c:d", "a:b:", "a:../b:1", 'a:b:"1'])

@@ -9,6 +9,7 @@ import logging
 import re
 import threading
 import unicodedata
+from contextlib import redirect_stdout
 
 import kafka.net.selector
 import py4j.java_gateway
@@ -32,7 +33,13 @@ def lines():
     handlers, level = list(root.handlers), root.level
     known = {n: x.level for n, x in root.manager.loggerDict.items() if isinstance(x, logging.Logger)}
     stream = io.StringIO()
-    yield lambda **kw: (set_up_logging(stream=stream, **kw), lambda: stream.getvalue().splitlines())[1]
+
+    def log(**kw):
+        with redirect_stdout(stream):
+            set_up_logging(**kw)
+        return lambda: stream.getvalue().splitlines()
+
+    yield log
     root.handlers[:], threading.excepthook = handlers, hook
     root.setLevel(level)  # which also makes loggers forget what is enabled
     for name, logger in root.manager.loggerDict.items():

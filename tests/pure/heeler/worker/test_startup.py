@@ -62,7 +62,8 @@ def test_wait_for_ends_on_request():
         wait_for(never, stop)
 
 
-def test_wait_for_says_that_it_still_waits():
+def test_wait_for_says_that_it_still_waits(monkeypatch):
+    monkeypatch.setattr("heeler.worker.startup.STILL_S", 0.01)
     late, said = Future(), []
 
     def still():
@@ -70,7 +71,7 @@ def test_wait_for_says_that_it_still_waits():
         if len(said) == 3:
             late.set_result(7)
 
-    assert wait_for(late, threading.Event(), still, 0.01) == 7
+    assert wait_for(late, threading.Event(), still) == 7
     assert said == ["still"] * 3
 
 

@@ -16,7 +16,7 @@ from spark_tasks.connectors.verify import VerifySinkConnector, read_summary
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
-from tests.rigs.raw_records import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, converted, raw_batch, worker
 
 WORKER = worker(**{"value.converter": JSON, "value.converter.schemas.enable": "false"})
 
@@ -35,7 +35,7 @@ def verify(folder, *raws, task=0):
     config = VerifySinkConnector({"path": str(folder)}, None).task_configs(task + 1)[task]
     writer = VerifySinkConnector.data_source(config).writer(None, overwrite=False)
     pipeline = SinkPipeline(WORKER, {})
-    messages = [pickle.loads(pickle.dumps(writer)).write(iter([pipeline.to_connect("t", 0, raw)])) for raw in raws]
+    messages = [pickle.loads(pickle.dumps(writer)).write(iter([converted(pipeline, "t", 0, raw)])) for raw in raws]
     writer.commit([*messages, None])
     return read_summary(folder).to_json()
 

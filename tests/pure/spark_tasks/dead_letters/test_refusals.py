@@ -17,7 +17,7 @@ from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.records.decode import decode
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.pipeline.failures import FailedStage, Failure
+from spark_tasks.pipeline.errors.failures import FailedStage, Failure
 from tests.golden.records import BATCHES
 
 

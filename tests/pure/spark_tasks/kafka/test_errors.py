@@ -5,7 +5,19 @@ from __future__ import annotations
 import kafka.errors as protocol
 import pytest
 
-from spark_tasks.kafka.errors import KafkaAuthorizationError, join_refusal, translated
+from spark_tasks.kafka.errors import (
+    InvalidReplicationFactorError,
+    KafkaAuthorizationError,
+    KafkaRefusedError,
+    KafkaTimedOutError,
+    KafkaUnavailableError,
+    LoginRefusedError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+    join_refusal,
+    translated,
+    translating,
+)
 
 WRITE = "WRITE permission on the topic"
 
@@ -31,3 +43,23 @@ def test_a_group_with_topics_that_its_member_may_not_read() -> None:
     text = join_refusal(protocol.TopicAuthorizationFailedError("a, b"), "g", 1)
     assert text.endswith("TopicAuthorizationFailedError: a, b; the principal of this client needs READ permission on "
                          "the topics")
+
+
+@pytest.mark.parametrize(("error", "ours"), [
+    (protocol.SaslAuthenticationFailedError("wrong password"), LoginRefusedError),
+    (protocol.ClusterAuthorizationFailedError("no"), KafkaAuthorizationError),
+    (protocol.InvalidReplicationFactorError("3"), InvalidReplicationFactorError),
+    (protocol.UnsupportedVersionError("old"), UnsupportedVersionError),
+    (protocol.IncompatibleBrokerVersion("old"), KafkaRefusedError),
+    (protocol.UnknownTopicOrPartitionError("t"), UnknownTopicError),
+    (protocol.RequestTimedOutError("late"), KafkaTimedOutError),
+    (protocol.NotLeaderForPartitionError("t"), KafkaUnavailableError),
+    (protocol.InvalidConfigurationError("no such setting"), KafkaRefusedError),
+])
+def test_calls_of_the_library_raise_our_errors_with_its_message(
+    error: protocol.KafkaError, ours: type[Exception]
+) -> None:
+    with pytest.raises(ours) as caught, translating():
+        raise error
+    assert type(caught.value) is ours
+    assert str(caught.value) == str(error)

@@ -10,7 +10,7 @@ import threading
 import pyarrow as pa
 import pytest
 
-from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.data.columns import RAW_SCHEMA, in_order
 from spark_tasks.errors import ConnectError, RetriableError, is_permanent
 from spark_tasks.host_frames import BATCH, HEAD, message
 from spark_tasks.pipeline import java_chain
@@ -123,7 +123,8 @@ def test_records_of_a_sink_come_from_java(host, tmp_path):
         answer(*last, rows=[0, 1, 2, 3], schemas=schemas),
         answer(last[0], *last[2:], rows=[0, 1, 2], schemas=[schemas[0], *schemas[2:]]),
     ]
-    found = [row for batch in pipeline.to_connect_batches("t", 0, given, refused) for row in batch.to_pylist()]
+    batches = in_order(pipeline.to_connect_by_schema("t", 0, given, refused))
+    found = [row for batch in batches for row in batch.to_pylist()]
     assert [(row["offset"], row["key"], row["value"]) for row in found] == [(10, 1, 5), (14, 1, 7), (15, 1, None)]
     assert refused[:2] == [
         (1, "VALUE_CONVERTER", "java.X", "x.Bad", "no"), (2, "TRANSFORMATION", "java.T", "x.Bad", "no")]
@@ -191,8 +192,8 @@ def test_large_batches_are_sent_in_several_frames(host, tmp_path, monkeypatch):
     whole, none = answer((None, None), rows=[0]), answer(rows=[], errors=[bad(0, "TRANSFORMATION", "java.T")])
     host.answers += [whole, none, whole]
     refused = Refused()
-    found = [row["offset"] for batch in first.to_connect_batches("t", 0, raw((b"k", b"v"), (b"k", b"v")), refused)
-             for row in batch.to_pylist()]
+    batches = in_order(first.to_connect_by_schema("t", 0, raw((b"k", b"v"), (b"k", b"v")), refused))
+    found = [row["offset"] for batch in batches for row in batch.to_pylist()]
     assert (found, [one[0] for one in refused]) == ([10], [1])
     last = JavaLastPipeline({}, config, cut, part(tmp_path, cut, "source", **config), rows=True)
     host.answers += [whole, none, whole]

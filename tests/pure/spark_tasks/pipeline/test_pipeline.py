@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from spark_tasks.data.columns import CONNECT_COLUMNS, HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY
+from spark_tasks.data.columns import CONNECT_COLUMNS, HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY, in_order
 from spark_tasks.errors import ConfigError, DataError, ToleranceExceededError
 from spark_tasks.pipeline.converters import primitive
 from spark_tasks.pipeline.converters.base import BadRowError
@@ -15,7 +15,7 @@ from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.timestamp_router import TimestampRouter
 from spark_tasks.plugins import PluginNotFoundError
-from tests.rigs.raw_records import CONNECT, JSON, STRING, raw_batch, worker
+from tests.rigs.raw_records import CONNECT, JSON, STRING, converted, raw_batch, worker
 from tests.rigs.support import wait_until
 
 SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
@@ -24,9 +24,8 @@ CAST = "org.apache.kafka.connect.transforms.Cast$Value"
 
 def test_a_sink_batch_has_the_connect_columns():
     headers = [[("h", b"1")], None]
-    batch = SinkPipeline(worker(), {}).to_connect(
-        "t", 4, raw_batch([b"x", None], offset=7, keys=[b"k", None], headers=headers)
-    )
+    raw = raw_batch([b"x", None], offset=7, keys=[b"k", None], headers=headers)
+    batch = converted(SinkPipeline(worker(), {}), "t", 4, raw)
     assert tuple(batch.schema.names) == CONNECT_COLUMNS
     assert batch.column("topic").to_pylist() == ["t", "t"]
     assert batch.column("partition").to_pylist() == [4, 4]
@@ -40,10 +39,10 @@ def test_a_sink_batch_has_the_connect_columns():
 def test_a_record_without_a_timestamp_has_a_null_timestamp():
     """Kafka's -1 is Java's null: for plugins, and for transforms."""
     raw = raw_batch([b"x", b"y"], timestamp=-1)
-    assert SinkPipeline(worker(), {}).to_connect("t", 4, raw).column("timestamp").to_pylist() == [None, None]
+    assert converted(SinkPipeline(worker(), {}), "t", 4, raw).column("timestamp").to_pylist() == [None, None]
     router = {"transforms": "r", "transforms.r.type": "org.apache.kafka.connect.transforms.TimestampRouter"}
     with pytest.raises(DataError, match="Timestamp missing on record"):
-        SinkPipeline(worker(), router).to_connect("t", 4, raw)
+        converted(SinkPipeline(worker(), router), "t", 4, raw)
 
 
 def test_the_first_bad_record_is_named():
@@ -51,7 +50,7 @@ def test_the_first_bad_record_is_named():
     with pytest.raises(
         DataError, match=r"value of record logs-3, offset 42 cannot be read by JsonConverter: .*position 1"
     ):
-        SinkPipeline(worker(), SCHEMALESS).to_connect("logs", 3, raw)
+        converted(SinkPipeline(worker(), SCHEMALESS), "logs", 3, raw)
 
 
 def test_bad_records_are_reported_and_the_others_stay_one_batch():
@@ -59,7 +58,7 @@ def test_bad_records_are_reported_and_the_others_stay_one_batch():
     values = [b'{"a":1}', b"{oops", b'{"b":2}', b"nope", b'{"a":3}']
     raw = raw_batch(values, offset=40, keys=[b"k", None, None, b"", b"k"])
     refused = []
-    [batch] = SinkPipeline(worker(), SCHEMALESS).to_connect_batches("logs", 3, raw, refused.append)
+    [batch] = in_order(SinkPipeline(worker(), SCHEMALESS).to_connect_by_schema("logs", 3, raw, refused.append))
     assert batch.column("offset").to_pylist() == [40, 42, 44]
     assert [f.row for f in refused] == [1, 3]
     assert {(f.stage.value, f.class_name) for f in refused} == {("VALUE_CONVERTER", JSON)}
@@ -71,7 +70,7 @@ def test_records_with_bad_headers_or_keys_are_skipped():
     config = {**SCHEMALESS, "header.converter": JSON, "key.converter": JSON}
     raw = raw_batch([b"1", b"2", b"3"], keys=[b"{", None, None], headers=[[("h", b"{")], None, [("h", b"{")]])
     refused = []
-    [batch] = SinkPipeline(worker(), config).to_connect_batches("t", 0, raw, refused.append)
+    [batch] = in_order(SinkPipeline(worker(), config).to_connect_by_schema("t", 0, raw, refused.append))
     assert batch.column("value").to_pylist() == [2]
     assert [(f.row, f.stage.value) for f in refused] == [(0, "KEY_CONVERTER"), (2, "HEADER_CONVERTER")]
 
@@ -84,7 +83,7 @@ def test_bad_records_are_located_after_dropped_ones():
     }  # fmt: skip
     raw = raw_batch([None, b'"1"', b'"x"', None, b'"2"', b'"y"'], offset=10)
     refused = []
-    batches = list(SinkPipeline(worker(), config).to_connect_batches("t", 0, raw, refused.append))
+    batches = list(in_order(SinkPipeline(worker(), config).to_connect_by_schema("t", 0, raw, refused.append)))
     assert [v for batch in batches for v in batch.column("value").to_pylist()] == [1, 2]
     assert [f.row for f in refused] == [2, 5]
     assert refused[0].described.startswith("transforms.cast (org.apache.kafka.connect.transforms.Cast$Value) cannot "
@@ -120,11 +119,11 @@ def test_a_bad_record_that_python_cannot_show_is_skipped_too(value, shown):
 def test_converter_settings_belong_to_the_level_of_their_converter():
     """The connector's properties belong to the connector's converter, the worker's to the worker's."""
     of_worker = worker(**{"value.converter": JSON, "value.converter.schemas.enable": "false"})
-    assert SinkPipeline(of_worker, {}).to_connect("t", 0, raw_batch([b"5"]))["value"].to_pylist() == [5]
+    assert converted(SinkPipeline(of_worker, {}), "t", 0, raw_batch([b"5"]))["value"].to_pylist() == [5]
     ignored = {"value.converter.schemas.enable": "true"}
-    assert SinkPipeline(of_worker, ignored).to_connect("t", 0, raw_batch([b"5"]))["value"].to_pylist() == [5]
+    assert converted(SinkPipeline(of_worker, ignored), "t", 0, raw_batch([b"5"]))["value"].to_pylist() == [5]
     with pytest.raises(DataError, match="schema"):
-        SinkPipeline(of_worker, {"value.converter": JSON}).to_connect("t", 0, raw_batch([b"5"]))
+        converted(SinkPipeline(of_worker, {"value.converter": JSON}), "t", 0, raw_batch([b"5"]))
 
 
 def test_records_are_grouped_into_batches_by_schema():
@@ -136,13 +135,11 @@ def test_records_are_grouped_into_batches_by_schema():
     batches = list(pipeline.to_connect_batches("t", 0, raw_batch(values)))
     assert [b.column("value").to_pylist() for b in batches] == [[1, 2], ["x", None], [3]]
     assert [b.column("offset").to_pylist() for b in batches] == [[0, 1], [2, 3], [4]]
-    with pytest.raises(DataError, match="3 schemas"):
-        pipeline.to_connect("t", 0, raw_batch(values))
 
 
 def test_a_pipeline_can_be_pickled():
     pipeline = pickle.loads(pickle.dumps(SinkPipeline(worker(), SCHEMALESS)))
-    assert pipeline.to_connect("t", 0, raw_batch([b"1"]))["value"].to_pylist() == [1]
+    assert converted(pipeline, "t", 0, raw_batch([b"1"]))["value"].to_pylist() == [1]
 
 
 def test_invalid_converter_settings_are_refused():
@@ -193,7 +190,7 @@ def test_a_converter_that_builds_on_another_one_also_converts_beside_bad_records
     (tmp_path / "doubling.py").write_text(DOUBLING)
     own = {"plugin.path": str(tmp_path), "value.converter": "Doubling", "value.converter.schemas.enable": "false"}
     refused = []
-    batches = SinkPipeline(worker(**own), {}).to_connect_batches("t", 0, raw_batch(values), refused.append)
+    batches = in_order(SinkPipeline(worker(**own), {}).to_connect_by_schema("t", 0, raw_batch(values), refused.append))
     good = [int(value) for value in values if value != b"{"]
     assert [one for batch in batches for one in batch.column("value").to_pylist()] == [2 * one for one in good]
     assert len(refused) == 3 - len(good)

@@ -4,7 +4,7 @@
 import pyarrow as pa
 import pytest
 
-from spark_tasks.data.columns import SCHEMA_KEY
+from spark_tasks.data.columns import SCHEMA_KEY, in_order
 from spark_tasks.errors import RetriableError
 from spark_tasks.pipeline.converters import registered
 from spark_tasks.pipeline.converters.avro.converter import AvroConverter
@@ -42,7 +42,7 @@ def records(*schema_ids):
 
 def converted(sink, raw):
     refused = []
-    batches = list(sink.to_connect_batches("t", 0, raw, refused.append))
+    batches = list(in_order(sink.to_connect_by_schema("t", 0, raw, refused.append)))
     return {number for batch in batches for number in batch.column("offset").to_pylist()}, refused
 
 

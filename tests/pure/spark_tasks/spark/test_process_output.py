@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_tasks.process import rate_limited_log
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.spark import process_output
 from spark_tasks.spark.process_output import OutputBudget, SparkOutput, log_as_the_worker, pass_on
@@ -191,16 +192,34 @@ def test_code_of_plugins_does_not_run_while_the_log_of_an_executor_process_is_lo
     assert held == [False]
 
 
+class Clock:
+    """The time module of the log."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def suppressed(limited: RateLimitedLog, kind: str, *times: float) -> list[int | None]:
+    """What the log says of a line at each of these times."""
+    clock, found = Clock(), list[int | None]()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rate_limited_log, "time", clock)
+        for clock.now in times:
+            found.append(limited.suppressed(kind))
+    return found
+
+
 def test_suppressed_lines_are_counted() -> None:
     limited = RateLimitedLog(max_lines=2, per_s=60)
-    assert [limited.suppressed("a", at) for at in (0, 1, 2, 59)] == [0, 0, None, None]
-    assert limited.suppressed("b", 59) == 0
-    assert [limited.suppressed("a", at) for at in (60, 61, 62, 121, 122)] == [2, 0, None, 1, 0]
+    assert suppressed(limited, "a", 0, 1, 2, 59) == [0, 0, None, None]
+    assert suppressed(limited, "b", 59) == [0]
+    assert suppressed(limited, "a", 60, 61, 62, 121, 122) == [2, 0, None, 1, 0]
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1).map(sorted))
 def test_every_line_is_logged_or_counted(times: list[float]) -> None:
-    limited = RateLimitedLog(max_lines=3, per_s=10)
-    said = [(at, left) for at in times if (left := limited.suppressed("a", at)) is not None]
-    end = limited.suppressed("a", 10_000)
-    assert len(said) + sum(left for _, left in said) + (end or 0) == len(times)
+    said = suppressed(RateLimitedLog(max_lines=3, per_s=10), "a", *times, 10_000)
+    logged = [left for left in said if left is not None]
+    assert len(logged) + sum(logged) == len(times) + 1

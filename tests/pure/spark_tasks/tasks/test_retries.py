@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_tasks.errors import RetriableError, ToleranceExceededError
-from spark_tasks.pipeline.failures import StageOutageError
+from spark_tasks.pipeline.errors.failures import StageOutageError
 from spark_tasks.tasks import retries
 from spark_tasks.tasks.retries import RetryLimits, RetryState
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from kafka.errors import TopicAuthorizationFailedError
 
+from spark_tasks.kafka import topic_producer
 from storage.errors import PrivilegedWriteError
-from storage.log import privileged_writer
 from storage.log.privileged_writer import KafkaPrivilegedWriter
 from storage.log.record import Position
 from tests.rigs.support import no_thread
@@ -44,7 +44,7 @@ class Producer:
 
 @pytest.fixture
 def writer(monkeypatch: pytest.MonkeyPatch) -> KafkaPrivilegedWriter:
-    monkeypatch.setattr(privileged_writer, "KafkaProducer", Producer)
+    monkeypatch.setattr(topic_producer, "KafkaProducer", Producer)
     monkeypatch.setattr(Producer, "made", [])
     monkeypatch.setattr(Producer, "reached", threading.Event())
     return KafkaPrivilegedWriter("configs", {}, transactional_id="t", client_id="c")

@@ -10,8 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.admin import KafkaAdmin
+from spark_tasks.kafka.errors import KafkaTimedOutError, UnknownTopicError
 from storage.daemon_pool import DaemonPool
 from storage.log.topic_log import KafkaTopicLog
 from tests.rigs.support import no_thread, wait_until
@@ -37,11 +40,11 @@ class UnconnectedProducer:
 
 
 def test_failed_sends_share_one_producer_which_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.log.topic_log.KafkaProducer", UnconnectedProducer)
+    monkeypatch.setattr("spark_tasks.kafka.topic_producer.KafkaProducer", UnconnectedProducer)
     monkeypatch.setattr(UnconnectedProducer, "made", [], raising=False)
     log = KafkaTopicLog("t", {"bootstrap_servers": ["127.0.0.1:1"]}, nullcontext(), client_id="test")
     for _ in range(3):
-        with pytest.raises(KafkaTimeoutError):
+        with pytest.raises(KafkaTimedOutError):
             log.send(b"k", b"v").result(0)
     log.stop()
     assert [producer.closed for producer in UnconnectedProducer.made] == [True]
@@ -60,14 +63,14 @@ class SlowProducer(UnconnectedProducer):
 
 def test_a_log_stops_while_its_producer_connects(monkeypatch: pytest.MonkeyPatch) -> None:
     """That can take as long as Kafka does not respond. The producer is closed once it has connected."""
-    monkeypatch.setattr("storage.log.topic_log.KafkaProducer", SlowProducer)
+    monkeypatch.setattr("spark_tasks.kafka.topic_producer.KafkaProducer", SlowProducer)
     monkeypatch.setattr(UnconnectedProducer, "made", [], raising=False)
     log = KafkaTopicLog("t", {"bootstrap_servers": ["127.0.0.1:1"]}, nullcontext(), client_id="test")
     sent = in_thread(lambda: log.send(b"k", b"v").result(0))
     assert SlowProducer.begun.wait(20)
     in_thread(log.stop).result(20)
     SlowProducer.reached.set()
-    with pytest.raises(KafkaError, match="is closed or read-only"):
+    with pytest.raises(ConnectError, match="is closed or read-only"):
         sent.result(20)
     assert [producer.closed for producer in SlowProducer.made] == [True]
 
@@ -120,9 +123,9 @@ def admin() -> Admin:
 @pytest.fixture
 def log(admin: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaTopicLog]:
     """A log that reads."""
-    monkeypatch.setattr("storage.log.topic_log.KafkaConsumer", IdleConsumer)
-    monkeypatch.setattr("storage.log.topic_log.mark_ends", lambda *_: None)
-    log = KafkaTopicLog("t", {}, nullcontext(admin), client_id="test", writable=False)
+    monkeypatch.setattr("spark_tasks.kafka.topic_reader.KafkaConsumer", IdleConsumer)
+    monkeypatch.setattr("spark_tasks.kafka.topic_reader.mark_ends", lambda *_: None)
+    log = KafkaTopicLog("t", {}, nullcontext(KafkaAdmin(admin)), client_id="test", writable=False)
     log.start(lambda _: None, lambda _: None).result(10)
     yield log
     log.stop()
@@ -133,16 +136,16 @@ def test_start_waits_until_all_brokers_know_the_topic(
     admin: Any, monkeypatch: pytest.MonkeyPatch, ignorant: int
 ) -> None:
     """One broker has returned its partitions, another one is asked for their offsets."""
-    monkeypatch.setattr("storage.log.topic_log.KafkaConsumer", IdleConsumer)
-    monkeypatch.setattr("storage.log.topic_log.mark_ends", lambda *_: None)
+    monkeypatch.setattr("spark_tasks.kafka.topic_reader.KafkaConsumer", IdleConsumer)
+    monkeypatch.setattr("spark_tasks.kafka.topic_reader.mark_ends", lambda *_: None)
     admin.ignorant = ignorant
-    log = KafkaTopicLog("t", {}, nullcontext(admin), client_id="test", writable=False)
+    log = KafkaTopicLog("t", {}, nullcontext(KafkaAdmin(admin)), client_id="test", writable=False)
     log.start(lambda _: None, lambda _: None).result(10)
     log.stop()
     monkeypatch.setattr("storage.log.topic_log.TOPIC_WAIT_S", 0.0)
     admin.ignorant = 10
-    log = KafkaTopicLog("t", {}, nullcontext(admin), client_id="test", writable=False)
-    with pytest.raises(UnknownTopicOrPartitionError):
+    log = KafkaTopicLog("t", {}, nullcontext(KafkaAdmin(admin)), client_id="test", writable=False)
+    with pytest.raises(UnknownTopicError):
         log.start(lambda _: None, lambda _: None).result(10)
     log.stop()
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heeler.cli.cluster.top import COLUMNS, SPARE
-from heeler.cli.output import fitting
+from heeler.cli.console.output import fitting
 from tests.rigs.cli_fake import STALL, STALLS, STATUS, metrics, run
 from tests.rigs.fake_connect import fake_connect
 from tests.rigs.terminal import follows_changes_until_ctrl_c

@@ -17,8 +17,8 @@ from kafka.net.metrics import KafkaConnectionMetrics, KafkaManagerMetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
+from actors.herder.instance import Instance, RestartCause, Stopping
 from actors.herder.standing import Joining, Loading, Resolved, Syncing, member_of
-from actors.herder.state import Slot, Stopping, Successor
 from actors.instances.scaler import Scaled
 from actors.messages.correlation_ids import Epoch
 from heeler.worker.metrics import connect_metrics
@@ -280,21 +280,21 @@ def test_hostile_names_stay_labels(name, topic):
 def test_restarts_have_a_cause():
     seen, item, name = Observed(), ConnectorTaskId(ConnectorName("a"), 0), ConnectorName("a")
     store = ClusterConfigState(connector_configs={name: {}}, target_states={name: TargetState.STARTED})
-    running = Slot(Epoch(1), State.RUNNING)
+    running = Instance(Epoch(1), State.RUNNING)
     histories = [
-        (running, "rebalance"), (replace(running, stopping=Stopping(Successor.RESTART)), "request"),
-        (replace(running, stopping=Stopping(Successor.REPLACEMENT)), "config"),
+        (running, "rebalance"), (replace(running, stopping=Stopping(RestartCause.RESTART)), "request"),
+        (replace(running, stopping=Stopping(RestartCause.REPLACEMENT)), "config"),
     ]
-    assert [cause_of(slot) for slot, _ in histories] == [cause for _, cause in histories]
+    assert [cause_of(instance) for instance, _ in histories] == [cause for _, cause in histories]
     one = frozenset({item})
 
-    def follow(store: ClusterConfigState, slots: Mapping[ItemId, Slot]) -> None:
-        seen.follow(replace(STATE, store=store, slots=slots, changed=one), 0.0)
+    def follow(store: ClusterConfigState, instances: Mapping[ItemId, Instance]) -> None:
+        seen.follow(replace(STATE, store=store, instances=instances, changed=one), 0.0)
 
     for epoch, last in ((2, histories[1][0]), (3, histories[2][0])):
         follow(store, {item: last})
-        follow(store, {item: Slot(Epoch(epoch))})
-        follow(store, {item: Slot(Epoch(epoch), State.FAILED)})
+        follow(store, {item: Instance(Epoch(epoch))})
+        follow(store, {item: Instance(Epoch(epoch), State.FAILED)})
     follow(store, {})
     follow(store, {item: running})
     assert sum(seen.restarts[item].values()) == len(seen.restarts[item]) + 1

@@ -25,8 +25,8 @@ def test_counters_follow_any_history(seed, monkeypatch):
     world = run(seed, operations=15)
     assert sum(seen.rebalances.count for _, seen in observed.values()) >= 3
     for node, seen in observed.values():
-        assert seen.slots is node.state.slots
-        assert seen.tasks == sum(map(is_task, node.state.slots))
+        assert seen.instances is node.state.instances
+        assert seen.tasks == sum(map(is_task, node.state.instances))
         for starts in (seen.connector_starts, seen.task_starts):
             assert starts.attempts >= starts.succeeded + starts.failed
         assert seen.rebalances.seconds >= seen.rebalances.count, "each takes a moment at least"

@@ -19,7 +19,7 @@ from spark_tasks.data.schema import DECIMAL
 from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.sinks.writes import WriterRunner
-from tests.rigs.raw_records import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, converted, raw_batch, worker
 
 PIPELINE = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.schemas.enable": "false"})
 
@@ -30,11 +30,8 @@ def writer_of(folder, **options):
 
 
 def records(first, count, text='{"id":%d,"name":"n"}'):
-    return PIPELINE.to_connect(
-        "t-x",
-        2,
-        raw_batch([(text % i if "%" in text else text).encode() for i in range(first, first + count)], offset=first),
-    )
+    texts = [(text % i if "%" in text else text).encode() for i in range(first, first + count)]
+    return converted(PIPELINE, "t-x", 2, raw_batch(texts, offset=first))
 
 
 def write(writer, *batches):
@@ -289,7 +286,7 @@ def test_new_columns_begin_a_new_file(tmp_path):
 def test_values_that_parquet_cannot_represent_are_written_as_json(tmp_path):
     writer = writer_of(tmp_path, kafka_columns="true")
     texts = [b'{"id":1,"n":1,"e":{},"m":1}', b'{"id":2,"n":2.5,"e":{},"m":"x"}', None]
-    writer.commit([write(writer, PIPELINE.to_connect("t", 0, raw_batch(texts)))])
+    writer.commit([write(writer, converted(PIPELINE, "t", 0, raw_batch(texts)))])
     rows = pq.read_table(tmp_path / visible(tmp_path)[0]).to_pylist()
     assert [(r["_topic"], r["_partition"], r["_offset"]) for r in rows] == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
     assert [(r["id"], r["n"], r["e"], r["m"]) for r in rows] == [
@@ -301,7 +298,7 @@ def test_values_that_parquet_cannot_represent_are_written_as_json(tmp_path):
 
 def test_a_field_does_not_replace_a_column_of_kafka(tmp_path):
     """The positions were lost."""
-    batch = PIPELINE.to_connect("t", 0, raw_batch([b'{"_offset":"x"}']))
+    batch = converted(PIPELINE, "t", 0, raw_batch([b'{"_offset":"x"}']))
     with pytest.raises(DataError, match=r"^the records have a field _offset, as a column of kafka.columns: rename it "):
         write(writer_of(tmp_path, kafka_columns="true"), batch)
     assert list(tmp_path.iterdir()) == []
@@ -323,7 +320,7 @@ def test_a_field_does_not_replace_a_column_of_kafka(tmp_path):
 def test_types_that_parquet_refuses_are_written_in_another_form(tmp_path, schema, payload, stored):
     """Each of them failed the task."""
     text = json.dumps({"schema": {"type": "struct", "fields": [{**schema, "field": "x"}]}, "payload": {"x": payload}})
-    batch = SinkPipeline(worker(), {"value.converter": JSON}).to_connect("t", 0, raw_batch([text.encode()]))
+    batch = converted(SinkPipeline(worker(), {"value.converter": JSON}), "t", 0, raw_batch([text.encode()]))
     writer = writer_of(tmp_path)
     writer.commit([write(writer, batch)])
     assert pq.read_table(tmp_path / visible(tmp_path)[0]).to_pylist() == [{"x": stored}]
@@ -331,7 +328,7 @@ def test_types_that_parquet_refuses_are_written_in_another_form(tmp_path, schema
 
 def test_values_that_are_not_structs_become_a_value_column(tmp_path):
     writer = writer_of(tmp_path)
-    writer.commit([write(writer, PIPELINE.to_connect("t", 0, raw_batch([b"1", b"2"])))])
+    writer.commit([write(writer, converted(PIPELINE, "t", 0, raw_batch([b"1", b"2"])))])
     assert pq.read_table(tmp_path / visible(tmp_path)[0]).to_pydict() == {"value": [1, 2]}
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.records import CorruptRecordsError, UnsupportedFormatError, decode, decode_pieces, encode
+from spark_tasks.kafka.records.decode import joined
 from tests.golden.records import BATCHES
 
 
@@ -39,7 +40,7 @@ def test_empty_data_has_no_records():
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_only_the_requested_offsets_are_decoded(compression):
     data = b"".join(batch([b"%d" % i * 30 for i in range(10)], base, compression=compression) for base in (0, 10, 20))
-    decoded = decode(data, start=7, end=22)
+    decoded = joined(decode_pieces(data, start=7, end=22))
     assert decoded.records.column("offset").to_pylist() == list(range(7, 22))
     assert decoded.next_offset == 30
 
@@ -74,13 +75,13 @@ def test_interleaved_aborted_transactions_are_skipped():
         marker("commit", 1, 5), transaction(1, 6), batch([b"plain"], 7), marker("abort", 1, 8), transaction(1, 9),
         marker("commit", 1, 10),
     ]  # fmt: skip
-    decoded = decode(b"".join(parts), aborted=[(1, 6), (1, 0)])
+    decoded = joined(decode_pieces(b"".join(parts), aborted=[(1, 6), (1, 0)]))
     assert decoded.records.column("offset").to_pylist() == [1, 3, 7, 9]
 
 
 def test_a_record_of_a_producer_without_a_transaction_is_not_aborted():
     data = batch([b"x"], 3, producer_id=1, epoch=0, base_sequence=0)
-    assert decode(data, aborted=[(1, 0)]).records.num_rows == 1
+    assert joined(decode_pieces(data, aborted=[(1, 0)])).records.num_rows == 1
 
 
 def test_an_unknown_codec_is_refused():

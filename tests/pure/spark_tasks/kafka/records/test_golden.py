@@ -8,6 +8,7 @@ import pytest
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.records import CorruptRecordsError, UnsupportedFormatError, decode, encode
+from spark_tasks.kafka.records.decode import decode_pieces, joined
 from spark_tasks.kafka.records.partitioner import Partitioner
 from tests.golden.records import BATCHES, MURMUR2, RECORDS, TIME
 
@@ -65,7 +66,7 @@ def test_transaction_markers_are_not_records(name):
     [("abort", [(77, 10)], 0), ("abort", [(78, 10)], 6), ("commit", [], 6), ("abort", [(77, 17)], 6)],
 )
 def test_aborted_transactions_are_skipped(marker, aborted, expected):
-    decoded = decode(BATCHES["transactional"] + BATCHES[marker], aborted=aborted)
+    decoded = joined(decode_pieces(BATCHES["transactional"] + BATCHES[marker], aborted=aborted))
     assert decoded.records.num_rows == expected
     assert decoded.next_offset == 17
 

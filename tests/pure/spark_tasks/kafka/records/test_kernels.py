@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.kafka.records import decode, decode_kernels, encode, encode_kernels, partitioner, scan
+from spark_tasks.kafka.records import decode_kernels, encode, encode_kernels, partitioner, scan
+from spark_tasks.kafka.records.decode import decode_pieces, joined
 from tests.golden.records import BATCHES, RECORDS
 
 KERNELS = [
@@ -25,7 +26,7 @@ def all_kinds_of_arguments():
         memoryview(BATCHES["append-time"]),
         np.frombuffer(BATCHES["none"], np.uint8),
     ):
-        raw = decode(data, start=np.int64(11), end=15, aborted=[(1, 2)]).records
+        raw = joined(decode_pieces(data, start=np.int64(11), end=15, aborted=[(1, 2)])).records
         for part in (
             raw,
             raw[1:],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import struct
 import tracemalloc
+from importlib import import_module
 
 import cramjam
 import crc32c
@@ -50,6 +51,14 @@ def batch(values, codec, base_offset=0, pack=None, count=None, plain=None):
     return bytes(data)
 
 
+def pieces_of(data, window, **options):
+    """Decodes with windows of this size."""
+    with pytest.MonkeyPatch.context() as patched:
+        module = import_module("spark_tasks.kafka.records.decode")  # not the function of that name
+        patched.setattr(module, "WINDOW_BYTES", window)
+        yield from decode_pieces(data, **options)
+
+
 def values_of(pieces):
     return [value for piece in pieces for value in piece.records.column("value").to_pylist()]
 
@@ -62,7 +71,7 @@ def test_a_batch_is_decompressed_piece_by_piece_within_bounds(codec):
     seen = 0
     tracemalloc.start()
     try:
-        for piece in decode_pieces(data, window_bytes=MB + 100):
+        for piece in pieces_of(data, window=MB + 100):
             assert piece.records.nbytes < 1.1 * MB
             seen += len(piece.records)
         assert tracemalloc.get_traced_memory()[1] < 10 * MB
@@ -74,7 +83,7 @@ def test_a_batch_is_decompressed_piece_by_piece_within_bounds(codec):
 @pytest.mark.parametrize("codec", NAMES)
 def test_a_record_larger_than_a_window_is_decoded(codec):
     values = [b"a", b"b" * 5000, b"c" * 70, b"d" * 9000, b"e"]
-    assert values_of(decode_pieces(batch(values, codec), window_bytes=1000)) == values
+    assert values_of(pieces_of(batch(values, codec), window=1000)) == values
 
 
 @given(
@@ -85,7 +94,7 @@ def test_the_result_does_not_depend_on_the_window_size(values, codec, window, st
     pack = raw_snappy if codec == "raw snappy" else None
     name = codec.split()[-1]
     data = batch(values, name, pack=pack) + batch(values, name, len(values), pack=pack)
-    pieces = list(decode_pieces(data, start=start, end=end, window_bytes=window))
+    pieces = list(pieces_of(data, start=start, end=end, window=window))
     assert values_of(pieces) == (values * 2)[start : max(end, start)]
     assert pieces[-1].next_offset == 2 * len(values)
     assert [len(piece.records) for piece in pieces if piece is not pieces[-1]].count(0) == 0
@@ -96,7 +105,7 @@ def test_a_record_over_the_limit_is_reported_after_those_before_it_are_read(code
     values = [b"a" * 10, b"b" * 20, b"c" * 5000, b"d" * 20]
     for window in (300, 100_000):
         data = batch(values, codec, 7, pack=None if codec else bytes)
-        pieces = decode_pieces(data, max_record_bytes=1000, window_bytes=window)
+        pieces = pieces_of(data, max_record_bytes=1000, window=window)
         found = []
         with pytest.raises(OversizedRecordError, match=r"heeler\.max\.record\.bytes") as raised:
             found.extend(piece.records for piece in pieces)
@@ -106,8 +115,8 @@ def test_a_record_over_the_limit_is_reported_after_those_before_it_are_read(code
         assert 5000 < error.size < 5020
         assert "the record of t-3 at offset 9 has" in str(error)
         # Whoever goes on behind it is not stopped by it.
-        assert values_of(decode_pieces(data, start=10, max_record_bytes=1000, window_bytes=window)) == values[3:]
-        assert values_of(decode_pieces(data, end=9, max_record_bytes=1000, window_bytes=window)) == values[:2]
+        assert values_of(pieces_of(data, start=10, max_record_bytes=1000, window=window)) == values[3:]
+        assert values_of(pieces_of(data, end=9, max_record_bytes=1000, window=window)) == values[:2]
 
 
 def test_a_snappy_block_is_decompressed_at_once():
@@ -133,7 +142,7 @@ def test_a_snappy_block_is_decompressed_at_once():
 def test_contents_that_contradict_the_header_are_an_error(codec, change, reason, window):
     data = batch([b"v" * 200] * 6, codec, **change)
     with pytest.raises((CorruptRecordsError, OversizedRecordError), match=reason) as raised:
-        list(decode_pieces(data, window_bytes=window, max_record_bytes=2**31 - 1))
+        list(pieces_of(data, window=window, max_record_bytes=2**31 - 1))
     assert raised.value.offset == 0
 
 
@@ -143,7 +152,7 @@ def test_truncated_or_damaged_compressed_data_is_an_error(codec, window):
     for pack in (lambda packed: packed[:-7], lambda packed: packed[: len(packed) // 2], lambda packed: b"x" + packed):
         data = batch([b"%d" % n * 50 for n in range(30)], codec, 4, lambda c, p=pack: p(compress(CODECS[codec], c)))
         with pytest.raises(CorruptRecordsError, match=r"decompress|fewer") as raised:
-            list(decode_pieces(data, window_bytes=window))
+            list(pieces_of(data, window=window))
         assert raised.value.offset == 4
 
 
@@ -156,7 +165,7 @@ def test_undetected_damage_yields_an_error_or_valid_records(codec, changes, wind
     for at, value in changes:
         data[at % len(data)] = value
     try:
-        for piece in decode_pieces(data, check_crc=False, window_bytes=window, max_record_bytes=10_000):
+        for piece in pieces_of(data, check_crc=False, window=window, max_record_bytes=10_000):
             piece.records.validate(full=True)
     except (CorruptRecordsError, OversizedRecordError, UnsupportedFormatError):
         return

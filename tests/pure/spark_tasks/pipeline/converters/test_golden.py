@@ -11,7 +11,7 @@ import pytest
 
 from spark_tasks.data.schema import from_text
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.converters.java_text import to_texts
+from spark_tasks.pipeline.converters.java_column_text import to_texts
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter

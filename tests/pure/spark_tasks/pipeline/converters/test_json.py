@@ -17,11 +17,11 @@ from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type, from_text, to_text
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
+from spark_tasks.pipeline.converters.java_values import Moment, Struct
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.json_columns import members_named, read_tape
 from spark_tasks.pipeline.converters.values import parse_string
-from spark_tasks.pipeline.failures import reason_of
-from spark_tasks.pipeline.java_values import Moment, Struct
+from spark_tasks.pipeline.errors.failures import reason_of
 
 PRICE = Schema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "2"),))
 ROW = Schema(Type.STRUCT, fields=(

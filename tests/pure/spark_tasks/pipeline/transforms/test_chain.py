@@ -7,9 +7,10 @@ import json
 import pyarrow as pa
 import pytest
 
+from spark_tasks.data.columns import in_order
 from spark_tasks.errors import ConfigError, ToleranceExceededError
 from spark_tasks.pipeline.converters.base import schema_of
-from spark_tasks.pipeline.failures import Failure
+from spark_tasks.pipeline.errors.failures import Failure
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
@@ -110,7 +111,7 @@ def test_all_bad_records_of_a_transform_are_found_at_once(transform):
     values = [json.dumps({"id": "7"} if n % 2 else 7 if n % 4 else {"id": "x"}).encode() for n in range(1000)]
     pipeline = SinkPipeline(worker(), chain(transform))
     pipeline.stages.chain.stages = (Stage("n", "Counted", Counted()), *pipeline.stages.chain.stages)
-    batches = list(pipeline.to_connect_batches("t", 0, raw_batch(values), refused.append))
+    batches = list(in_order(pipeline.to_connect_by_schema("t", 0, raw_batch(values), refused.append)))
     bad = [n for n in range(1000) if not n % 2 and (n % 4 or transform[0] == "Cast$Value")]
     assert [failure.row for failure in refused] == bad
     assert sum(map(len, batches)) == 1000 - len(bad)

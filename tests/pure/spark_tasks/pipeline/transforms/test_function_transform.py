@@ -17,13 +17,13 @@ from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, Field, Schema, Type, to_text
 from spark_tasks.errors import RetriableError, ToleranceExceededError, short_trace
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
-from spark_tasks.pipeline.failures import StageOutageError
+from spark_tasks.pipeline.errors.failures import StageOutageError
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.chain import Stage, TransformError
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation import plugin_config
-from tests.rigs.raw_records import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, converted, raw_batch, worker
 
 GUIDE = (Path(__file__).parents[5] / "docs" / "writing-a-transform.md").read_text()
 BLOCKS = dict(re.findall(r"<!-- test: (\w+) -->\n```\w+\n(.*?)```", GUIDE, re.DOTALL))
@@ -138,7 +138,7 @@ def numbers_set(**new):
 
     config = {"value.converter": JSON}
     text = json.dumps({"schema": NUMBERS, "payload": {"byte": 1, "int": 2, "float": 3.5, "ints": [4]}})
-    (batch,) = applied(change, SinkPipeline(worker(), config).to_connect("t", 0, raw_batch([text.encode()])))
+    (batch,) = applied(change, converted(SinkPipeline(worker(), config), "t", 0, raw_batch([text.encode()])))
     return batch.column("value")[0].as_py()
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.converters.java_text import to_texts
+from spark_tasks.pipeline.converters.java_column_text import to_texts
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation import plugin_config
 from tests.golden.transforms.cases import case
 from tests.golden.transforms.record import CLASSES, HERE, MENDED, RECORDED, differences
-from tests.rigs.raw_records import JSON, raw_batch, worker
+from tests.rigs.raw_records import JSON, converted, raw_batch, worker
 
 ANSWERS = gzip.decompress((HERE / "golden.jsonl.gz").read_bytes()).decode().split("\n")[:-1]
 CONFIGS = json.loads((HERE / "configs.json").read_text())
@@ -77,9 +77,9 @@ def test_transforms_equal_javas(case):
     writer = converter(case["config"])
     if case.get("error"):
         with pytest.raises(DataError):
-            pipeline.to_connect("t", 3, raw)
+            converted(pipeline, "t", 3, raw)
         return
-    batch = pipeline.to_connect("t", 3, raw)
+    batch = converted(pipeline, "t", 3, raw)
     value, metadata = batch.column("value"), batch.schema.field("value").metadata
     written = writer.from_connect("t", value, metadata)[0].as_py()
     assert (written and written.decode()) == case["written"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_tasks.java.regex import compile_java
-from spark_tasks.pipeline.java_values import JavaError
+from spark_tasks.pipeline.converters.java_values import JavaError
 from spark_tasks.pipeline.transforms.regex_router import expand
 
 MISSING = "named capturing group is missing trailing '}'"

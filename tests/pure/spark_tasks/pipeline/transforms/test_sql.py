@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.config.validators import ConfigError
-from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
+from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY, in_order
 from spark_tasks.data.schema import from_text
 from spark_tasks.errors import ToleranceExceededError
 from spark_tasks.pipeline.converters.python_values import to_python
-from spark_tasks.pipeline.failures import Failure
+from spark_tasks.pipeline.errors.failures import Failure
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.pipeline.transforms.sql import Sql
@@ -204,7 +204,7 @@ def test_after_unnest_the_bad_record_is_the_one_with_the_bad_item():
     values = [{"items": []}, {"items": ["1"]}, {"items": ["x", "2"]}]
     refused: list[Failure] = []
     raw = raw_batch([json.dumps(value).encode() for value in values])
-    found = list(SinkPipeline(worker(), config).to_connect_batches("t", 3, raw, refused.append))
+    found = list(in_order(SinkPipeline(worker(), config).to_connect_by_schema("t", 3, raw, refused.append)))
     assert [value for batch in found for value in batch.column("value").to_pylist()] == [{"item": 1}]
     assert [failure.row for failure in refused] == [2]
     batch, refused = pa.record_batch({"value": values}), []

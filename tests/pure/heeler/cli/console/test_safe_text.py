@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from heeler.cli.output import Format, data_text
-from heeler.cli.safe_text import safe, unsafe
+from heeler.cli.console.output import Format, data_text
+from heeler.cli.console.safe_text import safe, unsafe
 from spark_tasks.process.log_lines import escaped
 
 HIDDEN = ["\x1b", "\x7f", "\x9b", "\u061c", "\u180e", "\u200b", "\u202e", "\u2066", "\ufeff", "\ufffa", "\U000e0041"]

@@ -10,7 +10,7 @@ import pykka
 import pytest
 from typing_extensions import override
 
-from actors.pooled import THREADS, ActorThreads, PooledActor
+from actors.instances.pooled import THREADS, ActorThreads, PooledActor
 from tests.rigs.support import no_thread, wait_until
 
 WITHIN_S = 10.0

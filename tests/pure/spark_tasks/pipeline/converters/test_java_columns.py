@@ -2,7 +2,7 @@ import pytest
 
 from spark_tasks.data.schema import Schema, Type
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.java_columns import typed
+from spark_tasks.pipeline.converters.java_columns import typed
 
 
 @pytest.mark.parametrize(("schema", "value"), [

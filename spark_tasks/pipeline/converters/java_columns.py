@@ -17,8 +17,8 @@ from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters import json_text
 from spark_tasks.pipeline.converters.base import Column
+from spark_tasks.pipeline.converters.java_values import Moment, Struct
 from spark_tasks.pipeline.converters.json_columns import most_members
-from spark_tasks.pipeline.java_values import Moment, Struct
 
 # The nulls of a column with this key are null values of a required schema; they do not mean "no key" or "no value".
 NULLS_KEY = b"connect.nulls"

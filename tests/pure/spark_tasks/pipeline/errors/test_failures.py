@@ -7,8 +7,8 @@ import pytest
 
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowsError
-from spark_tasks.pipeline.failures import FailedStage, StageFailedError, good_records, stage
-from spark_tasks.pipeline.outages import is_of_machine
+from spark_tasks.pipeline.errors.failures import FailedStage, StageFailedError, good_records, stage
+from spark_tasks.pipeline.errors.outages import is_of_machine
 
 BATCH = pa.record_batch({"n": list(range(1000))})
 

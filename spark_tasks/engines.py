@@ -1,5 +1,5 @@
-"""Chooses a worker's engine. This module is fast to import, because the engine starts before the rest of the data
-plane.
+"""Creates a worker's engine: processes of its own, or Spark jobs. This module is fast to import, because the engine
+starts before the rest of the data plane.
 """
 
 from __future__ import annotations

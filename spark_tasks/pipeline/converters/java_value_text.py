@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spark_tasks.java.numbers import float_texts
 from spark_tasks.java.simple_date_format import format_millis
-from spark_tasks.pipeline.java_values import Moment, Struct
+from spark_tasks.pipeline.converters.java_values import Moment, Struct
 
 _DATE = "EEE MMM dd HH:mm:ss 'UTC' y"
 

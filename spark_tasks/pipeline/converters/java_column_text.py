@@ -20,8 +20,8 @@ from spark_tasks.java.calendar import CUTOVER, DAY
 from spark_tasks.java.double import java_double
 from spark_tasks.java.hash import hash_order
 from spark_tasks.java.numbers import float_texts, integer_texts
+from spark_tasks.pipeline.converters.java_value_text import date_text
 from spark_tasks.pipeline.converters.json_mixed import write_mixed
-from spark_tasks.pipeline.java_texts import date_text
 
 _DATE_FORMAT = "%a %b %d %H:%M:%S UTC %Y"
 _PLAIN = (CUTOVER * DAY, 253_402_300_800_000)  # before: Java's Julian calendar; after: years with five digits

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.outages import is_outage
+from spark_tasks.pipeline.errors.outages import is_outage
 
 
 def named(name: str, base: type[Exception] = Exception, **attributes: Any) -> Exception:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from spark_tasks.errors import DataError, RetriableError
-from spark_tasks.pipeline.database_errors import Meaning, meaning_of
-from spark_tasks.pipeline.outages import is_of_record, is_outage
+from spark_tasks.pipeline.errors.database_errors import Meaning, meaning_of
+from spark_tasks.pipeline.errors.outages import is_of_record, is_outage
 
 OPERATIONAL = ("OperationalError", "DatabaseError")
 

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from heeler.cli.safe_text import safe, safe_message
+from heeler.cli.console.safe_text import safe, safe_message
 from spark_tasks.backoff import doubled
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError

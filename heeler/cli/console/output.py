@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from typing_extensions import override
 
-from heeler.cli.safe_text import safe, safe_json, safe_yaml, unsafe
+from heeler.cli.console.safe_text import safe, safe_json, safe_yaml, unsafe
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError, ToleranceExceededError, message_of
 from spark_tasks.metrics.phases import Phase, mark
-from spark_tasks.pipeline.bisection import FailedPartError, good_parts
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, MixedSchemasError
-from spark_tasks.pipeline.outages import is_of_machine, is_outage, with_causes
+from spark_tasks.pipeline.errors.bisection import FailedPartError, good_parts
+from spark_tasks.pipeline.errors.outages import is_of_machine, is_outage, with_causes
 
 T = TypeVar("T")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from spark_tasks.engines import engine_of
 from spark_tasks.spark.batch_engine import SparkEngine
-from spark_tasks.spark.engines import engine_of
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.settings import ExecutorSettings
 

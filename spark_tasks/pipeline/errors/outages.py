@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from spark_tasks.errors import DataError, RetriableError
-from spark_tasks.pipeline.database_errors import Meaning, attribute_of, meaning_of
+from spark_tasks.pipeline.errors.database_errors import Meaning, attribute_of, meaning_of
 
 # Ends of the names of classes, if an error has no code that is known: PEP 249's errors of the database and not of the
 # data; those of clients of stores (cassandra, clickhouse, elastic, google, mongo, neo4j) and of HTTP.
