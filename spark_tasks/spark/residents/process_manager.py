@@ -103,9 +103,9 @@ class ProcessManager:
         return [r for r in self.residents.values() if r.line is None]
 
     @property
-    def running(self) -> int:
-        """How many splits are running and count. The caller holds the lock."""
-        return sum(1 for r in self.residents.values() if r.item is not None and not r.exempt)
+    def running(self) -> list[Item]:
+        """The splits that are running and count. The caller holds the lock."""
+        return [r.item for r in self.residents.values() if r.item is not None and not r.exempt]
 
     def has_spare(self, count: int) -> bool:
         """Whether so many are idle, for any connector, and no others have to be started. The caller holds the lock."""
