@@ -1,14 +1,14 @@
 """Decides which split runs next; pure. Each task has a queue. Connectors take turns, and a connector's tasks do too.
 
-A split cannot be interrupted, so three things keep connectors with small splits from waiting for those of others:
-- Turns go by the CPU time that connectors have used (`turns.py`), and not by the number of their splits.
-- Connectors whose last splits used the CPU only *briefly*, and all others, have a lane each: so many splits of each
-  lane may run at a time. So a brief split does not wait until a long one ends.
-- The last processes are kept free of connectors whose splits *linger* in their process, whether they use the CPU or
-  not: they may hang.
+A split cannot be interrupted. So that connectors with short splits do not wait for the long ones of others (ADR 0052),
+- turns go by the CPU time that connectors have used (turns.py), and not by the number of their splits;
+- connectors whose last splits were *brief* (they used little CPU time) have a lane of their own, with room for as many
+  running splits as that of the others: a brief split does not wait until a long one ends;
+- connectors whose last splits *lingered* (they held their process for long, whether they used the CPU or not; they may
+  hang) have to leave the last processes to others.
 
-A connector has to show by a split that it is brief and does not linger. If it then does otherwise, it has to show it by
-several splits. So only the first long one is in the way of others, and only until it is found out.
+That a connector is brief and does not linger has to be shown by a split, and after one that did otherwise by several.
+So a connector is in the way of brief ones with one long split at most, and only until it is found out.
 
 No task or connector may use all executor processes: the number of its splits that run at a time is limited. Splits
 above the limit wait, without delaying those of others.
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from spark_tasks.spark.residents.turns import MOST_S, Place, Turns
+from spark_tasks.spark.residents.turns import Place, Turns
 
 T = TypeVar("T")
 
@@ -72,27 +72,33 @@ class Demand(NamedTuple):
 
 @dataclass(slots=True)
 class _Connector(Generic[T]):
-    """`time`: see turns.py; `place`: None if nothing of it waits. `released`: to be forgotten when it has no splits."""
+    """`brief`: its lane. `time`, `usual_s`: its virtual time in this lane, and what its last split has used (turns.py);
+    `place`: its place there, None if nothing of it waits. `until_brief`, `until_prompt`: how many more splits have to
+    show that it is brief, and that it does not linger; `lingering`: how many were found to, and still run. `released`:
+    it is forgotten when it has no splits.
+    """
 
     time: float
+    usual_s: float = 0.0
     brief: bool = False
     place: Place | None = None
     running: int = 0
-    lingering: int = 0  # splits that run and were found to linger
-    not_brief: int = TO_SHOW
-    not_quick: int = TO_SHOW
-    usual_s: float = 0.0  # what its last split has used
+    until_brief: int = TO_SHOW
+    until_prompt: int = TO_SHOW
+    lingering: int = 0
     released: bool = False
     tasks: OrderedDict[str, deque[T]] = field(default_factory=OrderedDict)  # that have waiting splits
 
     @property
     def lingers(self) -> bool:
-        return self.lingering > 0 or self.not_quick > 0
+        """Whether it has to leave the last processes to others."""
+        return self.lingering > 0 or self.until_prompt > 0
 
     def judge(self, use: Use) -> None:
+        """One of its splits has ended."""
         self.usual_s = use.cpu_s
-        self.not_brief = max(0, self.not_brief - 1) if use.cpu_s <= BRIEF_S else TO_SHOW_AGAIN
-        self.not_quick = max(0, self.not_quick - 1) if use.held_s <= LINGERING_S else TO_SHOW_AGAIN
+        self.until_brief = max(0, self.until_brief - 1) if use.cpu_s <= BRIEF_S else TO_SHOW_AGAIN
+        self.until_prompt = max(0, self.until_prompt - 1) if use.held_s <= LINGERING_S else TO_SHOW_AGAIN
 
 
 class FairQueue(Generic[T]):
@@ -213,7 +219,7 @@ class FairQueue(Generic[T]):
         """A split that runs has used the CPU for longer than brief ones. May be called again."""
         name = connector_of(task)
         connector = self._connectors[name]
-        connector.not_brief = TO_SHOW_AGAIN
+        connector.until_brief = TO_SHOW_AGAIN
         if connector.brief:
             self._place(name, connector)
 
@@ -221,7 +227,7 @@ class FairQueue(Generic[T]):
         """A split that runs has held its process for long. To be called once."""
         connector = self._connectors[connector_of(task)]
         connector.lingering += 1
-        connector.not_quick = TO_SHOW_AGAIN
+        connector.until_prompt = TO_SHOW_AGAIN
 
     def put_back(self, task: str, item: T, *, lingered: bool = False) -> None:
         """A split that `take` returned has not begun: it is the task's next one again. `lingered`: as in `ended`."""
@@ -277,9 +283,9 @@ class FairQueue(Generic[T]):
         if connector.place is not None:
             lane.remove(connector.place)
             connector.place = None
-        if connector.brief != (not connector.not_brief):
+        if connector.brief != (not connector.until_brief):
             connector.brief = not connector.brief
             ahead, lane = connector.time - lane.now, self._lane(connector)
             connector.time = lane.now + ahead
         if connector.tasks:
-            connector.place = lane.add(name, connector.time + min(connector.usual_s, MOST_S))
+            connector.place = lane.add(name, connector.time, connector.usual_s)
