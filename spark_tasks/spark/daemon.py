@@ -21,11 +21,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from spark_tasks.process.forgotten import forgotten_children
 from spark_tasks.process.pandas_import import defer_pandas
+from spark_tasks.process.reaper import Reaper
 from spark_tasks.spark.environment import ENVIRONMENT, NEEDED
 from spark_tasks.spark.process_output import log_as_the_worker
-from spark_tasks.spark.residents.forgotten import forgotten_children
-from spark_tasks.spark.residents.reaper import Reaper
 
 # The order of imports. heeler's modules compile or load their kernels when they are imported or in `warm_up`.
 PRELOADED = (

@@ -63,13 +63,16 @@ class PermanentSplitError(SplitError, PermanentError):
 
 
 class Outcome(NamedTuple):  # as SinkResult
-    """The value or the error of one split. `trace`: the executor's traceback of the error. `seconds`: the run time."""
+    """The value or the error of one split. `trace`: the executor's traceback of the error. `seconds`: the run time;
+    `cpu_seconds`: what its process used meanwhile.
+    """
 
     value: Any = None
     error: BaseException | None = None
     trace: str | None = None
     seconds: float = 0.0
     stage: str = ""  # of the error, see metrics.phases
+    cpu_seconds: float = 0.0
 
 
 class SplitRunner:
@@ -124,13 +127,14 @@ def refuse_second_attempt(context: TaskContext | None) -> None:
 
 def run_split(pickled: bytes | bytearray) -> Outcome:
     """Unpickles and runs one split. Returns its value or its error."""
-    begun = time.perf_counter()
+    begun, used = time.perf_counter(), time.process_time()
     try:
         with plugin_code():
             split: Split[Any] = pickle.loads(pickled)
-            return Outcome(value=split.run(), seconds=time.perf_counter() - begun)
+            outcome = Outcome(value=split.run())
     except Exception as error:  # noqa: BLE001 - plugin code; its task fails with the error
-        return failed_outcome(error, time.perf_counter() - begun)
+        outcome = failed_outcome(error)
+    return outcome._replace(seconds=time.perf_counter() - begun, cpu_seconds=time.process_time() - used)
 
 
 def pickled_outcomes(outcomes: list[Outcome], max_bytes: int = MAX_RESULT_BYTES) -> bytes:
@@ -143,7 +147,7 @@ def _limited(outcome: Outcome, max_bytes: int) -> Outcome:
     size = len(_pickled([outcome]))
     if size <= max_bytes:
         return outcome
-    return failed_outcome(PermanentSplitError(
+    return _failed(outcome, PermanentSplitError(
         f"the result of a split has {size >> 20} MiB, more than the {max_bytes >> 20} MiB that a worker takes; "
         "a writer's commit message and a reader's offset should be small"))
 
@@ -169,18 +173,22 @@ def _picklable(outcome: Outcome) -> Outcome:
         with plugin_code():
             _dumps_as_spark(outcome)
     except Exception as error:  # noqa: BLE001 - as above
-        return failed_outcome(SplitError(f"the result of a split cannot be sent to the worker: {error}"))
+        return _failed(outcome, SplitError(f"the result of a split cannot be sent to the worker: {error}"))
     return outcome
 
 
-def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:
+def _failed(outcome: Outcome, error: Exception) -> Outcome:
+    return failed_outcome(error)._replace(seconds=outcome.seconds, cpu_seconds=outcome.cpu_seconds)
+
+
+def failed_outcome(error: Exception) -> Outcome:
     """Returns the Outcome of an error, in a form that can be pickled."""
     trace = shortened("".join(traceback.format_exception(error)), _MAX_TEXT)
     try:
         with plugin_code():
-            return Outcome(error=_sendable(error), trace=trace, seconds=seconds, stage=stage_of(error))
+            return Outcome(error=_sendable(error), trace=trace, stage=stage_of(error))
     except Exception:  # noqa: BLE001 - the error's class may raise anything
-        return Outcome(error=SplitError(shortened(text_of(error), _MAX_TEXT)), trace=trace, seconds=seconds)
+        return Outcome(error=SplitError(shortened(text_of(error), _MAX_TEXT)), trace=trace)
 
 
 def _sendable(error: Exception) -> Exception:

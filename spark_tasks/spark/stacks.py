@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from spark_tasks.spark.residents.process_state import handles, why_silent
+from spark_tasks.process.process_state import handles, why_silent
 
 STACK_SIGNAL = signal.SIGUSR2
 STACK_S = 2.0  # timeout for a process to write its stacks

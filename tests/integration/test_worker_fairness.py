@@ -85,6 +85,23 @@ def test_a_source_without_news_that_holds_the_interpreter_holds_only_its_own_pro
     wait_gone([holder])
 
 
+def test_connectors_that_compute_do_not_delay_one_that_does_not(rig, topic_name):
+    """Three times as many as may use the CPU at the same time. In turns, each would read as often as that one."""
+    sign = rig.folder / "reads"
+    topic = rig.kafka.create(topic_name)
+    rig.create(topic, {**TICKS, "topic": topic, "sign": str(sign)}, ["RUNNING", "RUNNING"])
+    signs = [rig.folder / f"{n}.reads" for n in range(3 * default_running())]
+    for n, reads_of in enumerate(signs):
+        name = f"{topic_name}-computes-{n}"
+        rig.create(name, {**TICKS, "topic": name, "compute": "1", "sign": str(reads_of)})
+    for reads_of in signs:
+        wait_until(lambda s=reads_of: "end" in reads(s), SOON_S, "a computation")
+    before, healthy = [reads(s).count("end") for s in signs], reads(sign).count("end")
+    wait_until(lambda: reads(sign).count("end") >= healthy + SOME, 2 * SOON_S, "reads beside computations")
+    ended = [reads(s).count("end") - n for s, n in zip(signs, before, strict=True)]
+    assert min(ended) < SOME // 3, ended
+
+
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_task_continues_when_its_executor_process_is_killed_or_suspended(rig, topic_name, by):
     """And no record is missing."""

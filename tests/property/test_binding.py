@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_tasks.spark.residents.binding import KEEP_S, Choice, best_for
-from spark_tasks.spark.residents.fairness import FairQueue
+from spark_tasks.spark.residents.fairness import FairQueue, Room
 
 TICK_S, START_S, TOTAL_S = 0.1, 0.3, 90.0
 SPARE = 1
@@ -73,10 +73,10 @@ class World:
         kept_back = SPARE if self.free <= 0 else 0
         choice = Choice(self.idle, len(self.starting), binders, soon=soon, kept_back=kept_back)
         if self.free <= 0:
-            for one in choice.to_evict(self.queue.in_turn(self.most - len(self.busy)), self.now):
+            for one in choice.to_evict(self.queue.in_turn(self.room), self.now):
                 assert self.now - one.bound_at >= KEEP_S
                 self.idle.remove(one)
-        while self.idle and (taken := self.queue.take(choice.may_run())) is not None:
+        while self.idle and (taken := self.queue.take(may=choice.may_run())) is not None:
             connector = taken[0][:-2]
             one = best_for(connector, self.idle)
             assert one is not None
@@ -86,11 +86,15 @@ class World:
             one.connector, one.until = connector, self.now + self.seconds
             self.busy.append(one)
             self.served[taken[0]] = self.now
-        wanted = self.queue.takeable(self.most - len(self.busy)) + SPARE
+        wanted = self.queue.takeable(self.room) + SPARE
         available = len(self.starting) + sum(not one.bound_at for one in self.idle)
         for _ in range(min(wanted - available, self.free)):
             self.starting.append(Process(self.now + START_S))
             self.started += 1
+
+    @property
+    def room(self) -> Room:
+        return Room(self.most - len(self.busy), self.most - len(self.busy))
 
     @property
     def free(self) -> int:

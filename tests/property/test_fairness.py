@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.spark.residents.fairness import FairQueue, connector_of
+from spark_tasks.spark.residents.fairness import BRIEF_S, FairQueue, Room, Use, connector_of
+from spark_tasks.spark.residents.turns import MOST_S
 
 TASKS = [f"{name}-{n}" for name in "abc" for n in range(3)]
 STEPS = st.lists(st.tuples(st.sampled_from(["put", "take", "take", "end", "back", "remove"]), st.sampled_from(TASKS)))
@@ -20,7 +21,7 @@ def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, max_per_t
     waiting: dict[str, deque[int]] = {task: deque() for task in TASKS}
     running: Counter[str] = Counter()
     for number, (step, task) in enumerate(steps):
-        before = queue.takeable(1000)
+        before = queue.takeable()
         if step == "put":
             queue.put(task, number)
             waiting[task].append(number)
@@ -28,7 +29,7 @@ def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, max_per_t
             taken = queue.take()
             assert (taken is not None) == (before > 0)
             if taken is not None:
-                whose, item = taken
+                whose, item = taken.task, taken.item
                 assert waiting[whose].popleft() == item, "a task's splits come in their order"
                 running[whose] += 1
         elif step == "end" and running[task]:
@@ -49,7 +50,7 @@ def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, max_per_t
         assert len(queue) == sum(map(len, waiting.values()))
         room = {name: max_per_connector - per_connector[name] for name in "abc"}
         free = Counter({t: min(len(items), max_per_task - running[t]) for t, items in waiting.items()})
-        assert queue.takeable(1000) == sum(
+        assert queue.takeable() == sum(
             min(room[name], sum(n for t, n in free.items() if connector_of(t) == name)) for name in "abc"
         )
 
@@ -78,12 +79,52 @@ def test_connectors_that_have_no_process_are_passed_over_and_keep_their_turn(tas
     queue: FairQueue[str] = FairQueue(1000, 1000)
     for task in tasks:
         queue.put(task, task)
-    first = next(queue.in_turn(1)).connector
-    while (taken := queue.take(lambda connector: connector not in without)) is not None:
-        assert connector_of(taken[0]) not in without
+    first = next(queue.in_turn()).connector
+    while (taken := queue.take(may=lambda connector: connector not in without)) is not None:
+        assert connector_of(taken.task) not in without
     left = Counter(connector_of(task) for task in tasks if connector_of(task) in without)
     assert len(queue) == left.total()
-    assert {demand.connector: demand.splits for demand in queue.in_turn(1000)} == left
-    assert sum(demand.splits for demand in queue.in_turn(enough)) == min(enough, left.total())
+    assert {demand.connector: demand.splits for demand in queue.in_turn()} == left
+    assert queue.takeable(Room(0, enough)) == min(enough, left.total()), "none has shown that it is brief"
     if first in without:
-        assert next(queue.in_turn(1)).connector == first
+        assert next(queue.in_turn()).connector == first
+
+
+BRIEF, LONG = st.sampled_from([0.01, 0.1, BRIEF_S]), st.sampled_from([0.3, 2.5, MOST_S])
+
+
+@given(st.lists(BRIEF, min_size=2, max_size=4) | st.lists(LONG, min_size=2, max_size=4), st.integers(1, 3))
+def test_connectors_that_always_have_splits_get_the_same_time(seconds, running):
+    """However long their splits are: each may be ahead by what can run at a time, and by one more."""
+    queue: FairQueue[float] = FairQueue(running, running)
+    tasks = {f"{n}-0": cpu_s for n, cpu_s in enumerate(seconds)}
+    for task, cpu_s in tasks.items():
+        for _ in range(running + 1):
+            queue.put(task, cpu_s)
+    used, busy = Counter(), []
+    for _ in range(2_000):
+        while len(busy) < running and (taken := queue.take()) is not None:
+            busy.append(taken)
+        task, cpu_s, _ = busy.pop(0)
+        used[task] += cpu_s
+        queue.ended(task, Use(cpu_s, cpu_s))
+        queue.put(task, cpu_s)
+    assert max(used.values()) - min(used[task] for task in tasks) <= (running + 1) * max(seconds) + 0.1
+
+
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 3))
+def test_if_there_are_few_processes_brief_and_other_splits_take_turns(brief, others, running):
+    """Each connector has as many, roughly: a brief one has a part of the round in which it is not known yet."""
+    queue: FairQueue[float] = FairQueue(1, 1)
+    for n in range(brief + others):
+        queue.put(f"{n}-0", 0.0)
+    turns, busy = Counter(), []
+    for _ in range(50 * (brief + others)):
+        while len(busy) < running and (taken := queue.take()) is not None:
+            busy.append(taken)
+        task = busy.pop(0).task
+        turns[task] += 1
+        cpu_s = 0.01 if int(task[:-2]) < brief else 1.0
+        queue.ended(task, Use(cpu_s, cpu_s))
+        queue.put(task, 0.0)
+    assert min(turns[f"{n}-0"] for n in range(brief + others)) >= 40 - 2 * running

@@ -196,11 +196,11 @@ class Processes(Threads):
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, max_processes: int = MAX_PROCESSES) -> None:
         self.died = 0
         self.lock = threading.Condition()
         self.listener = ExecutorListener(self._joined)
-        self.pool = Pool(ExecutorSettings(MAX_PROCESSES, RUNNING), self.listener, self.lock, self._died)
+        self.pool = Pool(ExecutorSettings(max_processes, RUNNING), self.listener, self.lock, self._died)
         self.processes = self.pool.processes
 
     def _joined(self, number: int, line: Line) -> None:

@@ -151,9 +151,9 @@ HEELER_KEYS = ConfigDef(
          "The maximum number of executor processes; one connector may use at most three quarters of them. Processes "
          "are started on demand; a reader that waits for something holds one.", at_least(1)),
     _key("heeler.executors.running.max", Type.INT, None, _LOW,
-         "The maximum number of splits that use the CPU at the same time, and of one task's splits that run at the "
-         "same time; unset: two for each core. A split that waits for something else, or has been running for more "
-         "than three seconds, does not count.",
+         "The maximum number of splits that use the CPU at the same time, of connectors whose splits are brief and, "
+         "apart from that, of others; and of one task's splits that run at the same time; unset: two for each core. A "
+         "split that waits for something else, or has been running for more than three seconds, does not count.",
          Rule("unset or at least 1", lambda v: v is None or v >= 1)),
     _key("heeler.executors.idle.ms", Type.LONG, IDLE_MS, _LOW, "How long an unused executor process is kept.",
          at_least(0)),

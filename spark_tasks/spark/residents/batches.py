@@ -48,13 +48,17 @@ class SplitBatch:
         fail(self.future, error)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Item:
-    """One split of a batch: pickled, unless it is deferred."""
+    """One split of a batch: pickled, unless it is deferred. While it runs: `brief`, whether it counts as one of those
+    that use the CPU briefly; `lingers`, whether it was found to hold its process for long (fairness.py).
+    """
 
     batch: SplitBatch
     index: int
     split: bytes | DeferredSplit
+    brief: bool = False
+    lingers: bool = False
 
     @property
     def connector(self) -> str:

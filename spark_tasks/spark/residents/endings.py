@@ -6,7 +6,7 @@ import signal
 from contextlib import suppress
 from typing import Final
 
-from spark_tasks.spark.residents.process_state import exit_code, has_ended, is_suspended
+from spark_tasks.process.process_state import exit_code, has_ended, is_suspended
 
 _WHY: Final = {
     signal.SIGKILL: ": perhaps the system had too little memory, as the kernel's log then says",

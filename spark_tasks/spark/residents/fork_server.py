@@ -20,13 +20,13 @@ from io import BufferedReader
 
 from typing_extensions import override
 
+from spark_tasks.process.reaper import Reaper
 from spark_tasks.spark.daemon import import_all, refuse_threads
 from spark_tasks.spark.environment import needed
 from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.link import ExecutorJob, joined, serve
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.process import Expects, Launcher
-from spark_tasks.spark.residents.reaper import Reaper
 from spark_tasks.spark.residents.wire import HEAD, Ticket
 
 _logger = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from spark_tasks.spark.residents.descendants import kill_descendants
-from spark_tasks.spark.residents.process_state import count_threads
+from spark_tasks.process.descendants import kill_descendants
+from spark_tasks.process.process_state import count_threads
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _KAFKA = "kafka-io-"  # the names of threads of Kafka's clients, which heeler keeps

@@ -23,12 +23,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from spark_tasks.process.forgotten import forgotten_children
 from spark_tasks.process.full_memory import end_first
+from spark_tasks.process.process_state import start_of
 from spark_tasks.spark.executor import pickled_outcomes, refuse_second_attempt, run_split
 from spark_tasks.spark.residents import wire
-from spark_tasks.spark.residents.forgotten import forgotten_children
 from spark_tasks.spark.residents.leftovers import Leftovers
-from spark_tasks.spark.residents.process_state import start_of
 from spark_tasks.spark.residents.wire import Ticket
 
 STACK_SIGNAL = signal.SIGUSR2  # writes the stacks of all threads, even if one holds the interpreter lock

@@ -27,11 +27,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_tasks.process.descendants import kill_descendants
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.process.unforked import keep_from_children
 from spark_tasks.spark.executor import MAX_RESULT_BYTES
 from spark_tasks.spark.residents import wire
-from spark_tasks.spark.residents.descendants import kill_descendants
 from spark_tasks.spark.residents.wire import Ticket
 
 _logger = logging.getLogger(__name__)

@@ -28,16 +28,16 @@ from typing import Any, Final, NoReturn, TextIO
 
 from typing_extensions import override
 
+from spark_tasks.process.descendants import children
 from spark_tasks.process.pandas_import import defer_pandas
+from spark_tasks.process.process_state import start_of
+from spark_tasks.process.reaper import Reaper
 from spark_tasks.process.unforked import keep_from_children
 from spark_tasks.spark.daemon import import_all, preload, refuse_threads
 from spark_tasks.spark.environment import ENVIRONMENT, inherited, python_path
 from spark_tasks.spark.process_output import log_as_the_worker, pump
-from spark_tasks.spark.residents.descendants import children
 from spark_tasks.spark.residents.fork_server import fork_for_each, framed
 from spark_tasks.spark.residents.process import Launcher
-from spark_tasks.spark.residents.process_state import start_of
-from spark_tasks.spark.residents.reaper import Reaper
 from spark_tasks.spark.residents.wire import Ticket
 
 JOIN_S = 60.0  # how long a process may take to join; on a busy machine its parent's imports take many seconds

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from spark_tasks.process.process_state import cpu_use, handles, is_suspended, why_silent
 from spark_tasks.spark.executor import ExecutorTracebackError
 from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.binding import to_retire
-from spark_tasks.spark.residents.fairness import connector_of
+from spark_tasks.spark.residents.fairness import BRIEF_S, LINGERING_S, connector_of
 from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.process import Launcher, Resident
-from spark_tasks.spark.residents.process_state import cpu_use, handles, is_suspended, why_silent
 from spark_tasks.spark.residents.settings import ExecutorSettings
 
 _logger = logging.getLogger(__name__)
@@ -76,11 +76,12 @@ class Monitor:
     @property
     def _pressed(self) -> bool:
         with self._lock:
-            return bool(len(self._pool.queue)) and self._pool.processes.running >= self._settings.running
+            return bool(len(self._pool.queue)) and min(self._pool.room) <= 0
 
     def _turn(self) -> None:
         with self._lock:
             self._find_exempt()
+            self._find_long()
             self._pool.limit()
             self._pool.dispatch()
         if time.monotonic() - self._looked < TICK_S:
@@ -125,8 +126,22 @@ class Monitor:
             if used is None:  # not on this system
                 resident.exempt = True
             elif at:  # a process that is ready to run only waits for a CPU
+                resident.used_s += used.seconds - before
                 waits = not used.runnable and used.seconds - before < BUSY * (now - at)
                 resident.exempt = waits or now - resident.since > LONG_S
+
+    def _find_long(self) -> None:
+        """Tells the queue of splits that use the CPU, or hold their process, for long; they may never end."""
+        now, queue = time.monotonic(), self._pool.queue
+        for resident in self._pool.processes.residents.values():
+            if (item := resident.item) is None:
+                continue
+            if resident.used_s > BRIEF_S:
+                item.brief = False
+                queue.found_long(item.batch.task)
+            if not item.lingers and now - resident.since > LINGERING_S:
+                item.brief, item.lingers = False, True
+                queue.found_lingering(item.batch.task)
 
     def _replace_suspended(self) -> None:
         """Kills processes that somebody has suspended: idle ones at once, before they get a split. The caller holds the
@@ -262,7 +277,10 @@ class Monitor:
         if processes.launchers.full and all(resident.bound_at for resident in processes.idle):
             kept = ", or reserved for connectors" if processes.idle else ""
             return f"All executor processes (heeler.executors.max) are busy{kept}"
-        if processes.running >= self._settings.running:
+        if self._pool.queue.room_to_linger() <= 0:
+            return ("Connectors whose splits hold processes for long hold as many as they may: the last of "
+                    "heeler.executors.max are kept for others")
+        if min(self._pool.room) <= 0:
             return "heeler.executors.running.max splits are running already"
         if processes.idle:
             return "The connector occupies its share of heeler.executors.max processes"

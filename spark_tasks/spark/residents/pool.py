@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
+from spark_tasks.process.process_state import ready_s
 from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents.batches import Item, SplitBatch
 from spark_tasks.spark.residents.binding import KEEP_S, Choice
-from spark_tasks.spark.residents.fairness import FairQueue
+from spark_tasks.spark.residents.fairness import FairQueue, Room, Use
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident
 from spark_tasks.spark.residents.process_manager import ProcessManager
-from spark_tasks.spark.residents.process_state import ready_s
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.task import DeferredSplit
 
@@ -33,7 +33,8 @@ class Pool:
     ) -> None:
         self.batches: dict[Future[list[Any]], SplitBatch] = {}
         most = settings.max_per_connector(settings.max_processes)
-        self.queue: FairQueue[Item] = FairQueue(min(settings.running, most), most)
+        lingering = settings.max_lingering(settings.max_processes)
+        self.queue: FairQueue[Item] = FairQueue(min(settings.running, most), most, lingering)
         self._settings = settings
         self._lock = lock
         self.processes = ProcessManager(
@@ -70,6 +71,7 @@ class Pool:
         queue = self.queue
         queue.max_per_connector = self._settings.max_per_connector(self.processes.launchers.most)
         queue.max_per_task = min(self._settings.running, queue.max_per_connector)
+        queue.max_lingering = self._settings.max_lingering(self.processes.launchers.most)
 
     def cancel(self, future: Future[list[Any]]) -> None:
         """Gives up a batch: the processes of running splits are killed, waiting splits are dropped."""
@@ -96,6 +98,7 @@ class Pool:
     def release(self, connector: str) -> None:
         """Keeps no processes for this connector any more: its tasks end, or are others from now on."""
         with self._lock:
+            self.queue.release(connector)
             self.processes.release(connector)
             self.dispatch()
 
@@ -131,16 +134,23 @@ class Pool:
             self._give_out()
         if not len(self.queue) and self.processes.has_spare(self._settings.spare):
             return
-        room = max(0, self._settings.running - self.processes.running)
-        self.processes.grow(self.queue.takeable(room) + self._settings.spare)
+        self.processes.grow(self.queue.takeable(self.room) + self._settings.spare)
+
+    @property
+    def room(self) -> Room:
+        """How many more splits may use the CPU. The caller holds the lock."""
+        most, counted = self._settings.running, self.processes.running
+        brief = sum(item.brief for item in counted)
+        return Room(most - brief, most - (len(counted) - brief))
 
     def _give_out(self) -> None:
         """Gives waiting splits to idle processes, and has bound ones end if others need their room."""
-        processes, max_running, choice = self.processes, self._settings.running, self._choice()
-        processes.make_room(choice, self.queue.in_turn(max_running - processes.running))
-        while (len(self.queue) and processes.idle and processes.running < max_running
-               and (taken := self.queue.take(choice.may_run())) is not None):
-            task, item = taken
+        processes, choice = self.processes, self._choice()
+        processes.make_room(choice, self.queue.in_turn(self.room))
+        while (len(self.queue) and processes.idle
+               and (taken := self.queue.take(self.room, choice.may_run())) is not None):
+            task, item = taken.task, taken.item
+            item.brief, item.lingers = taken.brief, False
             batch = item.batch
             if not (batch.begun or batch.future.running() or batch.future.set_running_or_notify_cancel()):  # withdrawn
                 self.queue.ended(task)
@@ -160,7 +170,8 @@ class Pool:
 
     def _ended(self, item: Item, outcome: Outcome | Exception) -> Callable[[], None]:
         batch = item.batch
-        self.queue.ended(batch.task)
+        use = Use(outcome.cpu_seconds, outcome.seconds) if isinstance(outcome, Outcome) else None
+        self.queue.ended(batch.task, use, lingered=item.lingers)
         batch.left -= 1
         if isinstance(outcome, Outcome):
             batch.outcomes[item.index] = outcome
@@ -173,7 +184,7 @@ class Pool:
 
     def _returned(self, item: Item) -> None:
         with self._lock:
-            self.queue.put_back(item.batch.task, item)
+            self.queue.put_back(item.batch.task, item, lingered=item.lingers)
             if item.batch.lost is not None and self.queue.remove(item.batch.task, item):
                 item.batch.left -= 1
             over = not item.batch.left

@@ -59,6 +59,7 @@ class Resident:
     removed: bool = False  # killed or asked to end, and removed from all lists
     killed: str = ""  # what the worker has done to it, and why: follows after "the executor process"
     cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds
+    used_s: float = 0.0  # the CPU seconds of its split since the CPU time was first read
     suspended_at: float = 0.0  # when it was found to be suspended
     slow_at: float = 0.0  # when its split was last reported as slow
     # For its thread: a split, and how many bytes of it have been sent; None: no more will follow
@@ -68,7 +69,7 @@ class Resident:
     def take(self, item: Item) -> None:
         """Gets a split."""
         self.item, self.since, self.exempt, self.released = item, time.monotonic(), False, frozenset()
-        self.cpu, self.slow_at = (0.0, 0.0), 0.0
+        self.cpu, self.used_s, self.slow_at = (0.0, 0.0), 0.0, 0.0
 
     def bind(self, connector: str, changes: str) -> bool:
         """Its last split was this connector's, which has set up these things in it, or nothing. Returns whether it was

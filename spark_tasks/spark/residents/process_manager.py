@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 
 from spark_tasks.backoff import doubled
 from spark_tasks.errors import plugin_code
+from spark_tasks.process.process_state import has_ended
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.executor import Outcome
@@ -27,7 +28,6 @@ from spark_tasks.spark.residents.launch_queue import LaunchQueue
 from spark_tasks.spark.residents.launchers import Launchers
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident
-from spark_tasks.spark.residents.process_state import has_ended
 
 _logger = logging.getLogger(__name__)
 
@@ -104,9 +104,9 @@ class ProcessManager:
         return [r for r in self.residents.values() if r.line is None]
 
     @property
-    def running(self) -> int:
-        """How many splits are running and count. The caller holds the lock."""
-        return sum(1 for r in self.residents.values() if r.item is not None and not r.exempt)
+    def running(self) -> list[Item]:
+        """The splits that are running and count. The caller holds the lock."""
+        return [r.item for r in self.residents.values() if r.item is not None and not r.exempt]
 
     def has_spare(self, count: int) -> bool:
         """Whether so many are idle, for any connector, and no others have to be started. The caller holds the lock."""

@@ -43,3 +43,10 @@ class ExecutorSettings:
     def max_per_connector(self, processes: int) -> int:
         """How many splits of a connector may run at the same time if there may be so many processes: fewer."""
         return max(1, min(self.max_processes, processes) * 3 // 4)
+
+    def max_lingering(self, processes: int) -> int:
+        """How many splits of connectors that hold processes for long may run at the same time if there may be so many
+        processes: fewer, if there are eight or more.
+        """
+        most = min(self.max_processes, processes)
+        return most - min(self.running, most // 8)

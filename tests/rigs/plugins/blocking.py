@@ -1,5 +1,5 @@
-"""Sources whose readers keep others waiting: one of ten numbers per second that waits as long as configured, or loops
-forever; and one that finds nothing twice, then holds the interpreter.
+"""Sources whose readers keep others waiting: one of ten numbers per second that waits or computes as long as asked, or
+loops forever; and one that finds nothing twice, then holds the interpreter.
 """
 
 import os
@@ -15,6 +15,7 @@ from heeler import ConfigDef, ConfigKey, SourceConnector, Type
 class Reader(DataSourceStreamReader):
     def __init__(self, options):
         self.wait = int(options.get("seconds", 0))
+        self.compute = float(options.get("compute", 0))
         self.sign = options.get("sign")
 
     def initialOffset(self):
@@ -31,6 +32,9 @@ class Reader(DataSourceStreamReader):
         while self.wait < 0:
             pass
         time.sleep(self.wait)
+        end = time.monotonic() + self.compute
+        while time.monotonic() < end:
+            pass
         self.note("end")
         for n in range(*partition.value):
             yield (str(n),)
@@ -54,6 +58,7 @@ class TicksSourceConnector(SourceConnector):
     config_def = ConfigDef(
         ConfigKey("topic", Type.STRING, doc="The topic to write to."),
         ConfigKey("seconds", Type.STRING, default="0", doc="How long each read waits; -1: it loops forever."),
+        ConfigKey("compute", Type.STRING, default="0", doc="How many seconds each read uses the CPU."),
         ConfigKey("sign", Type.STRING, default="", doc="A file for the process of each read that begins, and its end."),
     )
 

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 
-from spark_tasks.spark.residents.process_state import start_of
+from spark_tasks.process.process_state import start_of
 from tests.rigs.support import wait_until
 
 # Listens, has a connection with a file, holds a pipe to another process, forks a process that goes on, and ends. A

@@ -6,16 +6,19 @@ import itertools
 import os
 import pickle
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from time import tzset
+from threading import Lock
+from time import process_time, sleep, tzset
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
@@ -417,6 +420,33 @@ def test_a_cancelled_future_of_a_plugin_is_no_cancelled_batch() -> None:
     assert "CancelledError: of the plugin's pool" in (outcome.trace or "")
     with pytest.raises(SplitError, match="CancelledError: of the plugin's pool"):
         value_of(outcome)
+
+
+@dataclass(frozen=True)
+class Computes:
+    """Uses the CPU for a while, and sleeps for as long. What it returns cannot be pickled, or is large."""
+
+    seconds: float
+    result: Callable[[], Any]
+
+    def run(self) -> Any:
+        end = process_time() + self.seconds
+        while process_time() < end:
+            pass
+        sleep(self.seconds)
+        return self.result()
+
+
+def raises() -> None:
+    raise DataError("no")
+
+
+@pytest.mark.parametrize("result", [int, raises, Lock, lambda: bytes(1 << 20)], ids=["int", "error", "lock", "large"])
+def test_an_outcome_says_how_much_of_the_cpu_its_split_has_used(result: Callable[[], Any]) -> None:
+    """Also if the result cannot be sent."""
+    outcome = run_split(cloudpickle.dumps(Computes(0.05, result)))
+    (sent,) = pickle.loads(pickled_outcomes([outcome], 1 << 19))
+    assert 0.05 <= sent.cpu_seconds <= sent.seconds - 0.04
 
 
 def test_a_result_that_is_too_large_fails_its_split_in_the_executor() -> None:

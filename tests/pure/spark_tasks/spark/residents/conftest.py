@@ -7,14 +7,14 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from tests.rigs.executors import Processes, Rig, Threads, begun, gates
+from tests.rigs.executors import MAX_PROCESSES, Processes, Rig, Threads, begun, gates
 from tests.rigs.support import wait_until
 
 
-def rig_with(launcher: Threads) -> Iterator[Rig]:
+def rig_with(launcher: Threads, max_processes: int = MAX_PROCESSES) -> Iterator[Rig]:
     gates.clear()
     begun.clear()
-    rig = Rig()
+    rig = Rig(max_processes)
     rig.pool.use(launcher)
     yield rig
     for gate in gates.values():
@@ -26,6 +26,12 @@ def rig_with(launcher: Threads) -> Iterator[Rig]:
 @pytest.fixture
 def rig() -> Iterator[Rig]:
     yield from rig_with(Threads())
+
+
+@pytest.fixture
+def large() -> Iterator[Rig]:
+    """With more processes."""
+    yield from rig_with(Threads(), 16)
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_processes_are_looked_at_once_and_not_for_each_connector_that_waits() ->
     for n in range(100):
         queue.put(f"waits-{n}-0", n)
     looks.clear()
-    assert queue.take(Choice(idle, 0, set(), soon=False, kept_back=0).may_run()) is None
+    assert queue.take(may=Choice(idle, 0, set(), soon=False, kept_back=0).may_run()) is None
     assert len(looks) < 100
 
 

@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
+from spark_tasks.process.process_state import start_of
 from spark_tasks.spark.residents.leftovers import MANY, Leftovers
-from spark_tasks.spark.residents.process_state import start_of
 from tests.rigs.support import wait_until
 
 

@@ -6,16 +6,17 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from spark_tasks.process.process_state import CpuUse
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.spark.residents import monitor, process_manager
 from spark_tasks.spark.residents.monitor import Monitor
-from spark_tasks.spark.residents.process_state import CpuUse
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
-from tests.rigs.executors import MAX_PROCESSES, Rig, Suspended, Threads, gates
+from tests.rigs.executors import MAX_PROCESSES, RUNNING, Gate, Rig, Suspended, Threads, begun, gates
 from tests.rigs.splits import Answer
 from tests.rigs.support import wait_until
 
@@ -61,6 +62,54 @@ def test_splits_that_use_the_cpu_for_long_do_not_keep_others_from_running(
     for n, future in enumerate(endless):
         gates[f"endless-{n}"].set()
         assert future.result(20) == [f"endless-{n}"]
+
+
+def test_splits_that_turn_out_to_be_long_do_not_keep_brief_ones_from_running(
+    rig: Rig, reports: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert reports == []
+    monkeypatch.setattr(monitor, "LONG_S", math.inf)
+    monkeypatch.setattr(monitor, "LINGERING_S", math.inf)
+    monkeypatch.setattr(monitor, "BRIEF_S", math.inf)
+    monkeypatch.setattr(monitor, "cpu_use", lambda _pid: CpuUse(time.monotonic(), runnable=True))
+    names = [f"t{n}" for n in range(SETTINGS.running)]
+    for name in [*names, "a"]:
+        assert rig.submit(f"{name}-0", Answer(1)).result(20) == [1]
+    turned = [rig.gate(f"{name}-0", name) for name in names]
+    waits = rig.submit("a-0", Answer(2))
+    assert not rig.settled(waits)
+    monkeypatch.setattr(monitor, "BRIEF_S", 0.1)
+    assert waits.result(10) == [2], "while the others still run"
+    for name, future in zip(names, turned, strict=True):
+        gates[name].set()
+        assert future.result(20) == [name]
+
+
+def test_connectors_that_hang_leave_the_last_processes_to_others(
+    large: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are. Those others have shown before that their splits do not hang."""
+    monkeypatch.setattr(monitor, "TICK_S", 0.02)
+    monkeypatch.setattr(monitor, "LINGERING_S", 0.1)
+    monkeypatch.setattr(monitor, "cpu_use", lambda _pid: None)
+    settings = ExecutorSettings(max_processes=16, running=RUNNING)
+    for name in ("a", "turns"):
+        assert large.submit(f"{name}-0", Answer(1)).result(20) == [1]
+    made = Monitor(large.pool, settings, large.lock, tmp_path, lambda: None, lambda _task, _text: None)
+    turned = large.gate("turns-0", "turned")
+    hung = {f"h{n}": large.submit(f"h{n}-0", Gate(f"h{n}")) for n in range(20) if gates.setdefault(f"h{n}", Event())}
+    most = settings.max_lingering(16)
+    assert most == 14
+    wait_until(lambda: len(begun) == most)
+    for number in range(5):
+        assert large.submit("a-0", Answer(number)).result(20) == [number]
+    late = large.submit("turns-1", Answer(3))
+    assert (len(begun), large.settled(late)) == (most, False), "it hangs, too"
+    for gate in gates.values():
+        gate.set()
+    assert (turned.result(20), late.result(20)) == (["turned"], [3])
+    assert [future.result(20) for future in hung.values()] == [[name] for name in hung]
+    made.close()
 
 
 def test_suspended_processes_are_replaced(rig: Rig, reports: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

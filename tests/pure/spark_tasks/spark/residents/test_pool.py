@@ -41,6 +41,31 @@ def test_one_spare_process_is_kept_and_waiting_splits_make_room_for_others(rig: 
         assert future.result(20) == [f"held-{n}"]
 
 
+def test_a_connector_with_brief_splits_does_not_wait_for_the_long_ones_of_others(rig: Rig) -> None:
+    """They run beside as many others as may; until it has shown what they are, it is one of those others."""
+    assert rig.submit("brief-0", Answer(1)).result(20) == [1]
+    held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
+    new = rig.submit("new-0", Answer(2))
+    for number in range(5):
+        assert rig.submit("brief-0", Answer(number)).result(20) == [number]
+    assert not rig.settled(new)
+    gates["held-0"].set()
+    assert new.result(20) == [2]
+    gates["held-1"].set()
+    assert [future.result(20) for future in held] == [["held-0"], ["held-1"]]
+
+
+def test_nothing_is_known_of_a_connector_any_more_when_its_tasks_have_ended(rig: Rig) -> None:
+    """Its next ones may have another plugin."""
+    assert rig.submit("a-0", Answer(1)).result(20) == [1]
+    rig.pool.release("a")
+    held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
+    assert not rig.settled(rig.submit("a-0", Answer(2)))
+    for n, future in enumerate(held):
+        gates[f"held-{n}"].set()
+        assert future.result(20) == [f"held-{n}"]
+
+
 def test_a_batch_whose_future_is_cancelled_while_it_waits_is_dropped(rig: Rig) -> None:
     """Its task is paused or stopped. It stayed until a process was free, and was reported as waiting."""
     held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]

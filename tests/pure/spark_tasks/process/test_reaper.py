@@ -21,7 +21,7 @@ from tests.rigs.workers import wait_gone
 PARENT = """
 import os, select, signal, subprocess, sys, time
 from pathlib import Path
-from spark_tasks.spark.residents.reaper import Reaper
+from spark_tasks.process.reaper import Reaper
 
 def fork_server():
     os.setsid()

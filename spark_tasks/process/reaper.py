@@ -17,8 +17,8 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from spark_tasks.spark.residents.descendants import children
-from spark_tasks.spark.residents.process_state import group_and_session
+from spark_tasks.process.descendants import children
+from spark_tasks.process.process_state import group_and_session
 
 _PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
 _prctl: Final = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from spark_tasks.spark.residents.process_state import start_of
+from spark_tasks.process.process_state import start_of
 
 _MAX_THREADS = 4096  # of a process: whoever has more is looked at in part
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from spark_tasks.spark.residents.descendants import kill_descendants
-from spark_tasks.spark.residents.process_state import start_of
+from spark_tasks.process.descendants import kill_descendants
+from spark_tasks.process.process_state import start_of
 from tests.rigs.support import wait_until
 
 # A thread starts a process, which starts another one; their ids are written to a file.

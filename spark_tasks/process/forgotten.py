@@ -13,8 +13,8 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from spark_tasks.spark.residents.descendants import children
-from spark_tasks.spark.residents.process_state import start_of
+from spark_tasks.process.descendants import children
+from spark_tasks.process.process_state import start_of
 
 MANY: Final = 100
 LOOK_S: Final = 5.0

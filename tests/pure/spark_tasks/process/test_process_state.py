@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_tasks.spark.residents.process_state import (
+from spark_tasks.process.process_state import (
     cpu_use,
     exit_code,
     handles,

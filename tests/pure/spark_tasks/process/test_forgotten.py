@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from spark_tasks.spark.residents import forgotten
-from spark_tasks.spark.residents.forgotten import ForgottenChildren
-from spark_tasks.spark.residents.process_state import start_of
+from spark_tasks.process import forgotten
+from spark_tasks.process.forgotten import ForgottenChildren
+from spark_tasks.process.process_state import start_of
 from tests.rigs.support import wait_until
 
 
