@@ -8,17 +8,21 @@ transactional id of the partition: a late producer of an earlier attempt is fenc
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import DeadLetters
+from spark_tasks.dead_letters.queue import write_apart
 from spark_tasks.dead_letters.refusals import Refusals
+from spark_tasks.dead_letters.written_letters import WrittenLetters
 from spark_tasks.errors import RetriableError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
@@ -74,18 +78,20 @@ def _ends(cluster: KafkaCluster, queue: str) -> Ends:
     return tuple(ends[place] for place in partitions)
 
 
-class OnceSender:
+class OnceSender(ABC):
     """Writes the letters of one batch of a partition that the queue does not have yet. `place`: the partition of the
-    bad records. `search`: None before the first letter.
+    bad records. `search`: what is known of the letters, for the next batch; None before the first letter.
     """
 
-    def __init__(self, handling: ErrorHandling, place: TopicPartition, once: LettersOnce) -> None:
-        self.search: Search | None = None
+    at_most: int | None = None  # letters of a batch; it ends with the last of them
+
+    def __init__(self, handling: ErrorHandling, place: TopicPartition, transactional_id: str) -> None:
+        self.search: Search | WrittenLetters | None = None
         self._handling = handling
         self._place = place
-        self._once = once
+        self._transactional_id = transactional_id
         self._owner: TransactionOwner | None = None
-        self._found = set[int]()  # the offsets of the records that had a letter
+        self._found: Container[int] = ()  # the offsets of the records that had a letter
         self._apart = False
 
     def send(self, refusals: Refusals, before: int | None = None) -> None:
@@ -102,60 +108,93 @@ class OnceSender:
             refusals.send_apart(before)
             return
         try:
-            if self.search is None:
-                self._search(cluster)
+            if self.search is None and not self._search(cluster):
+                self._give_up()
+                refusals.send_apart(before)
+                return
             refusals.drop(self._found)
-            refusals.send(partial(_write, cluster, self._handling, owner), before)
+            refusals.send(partial(self._write, cluster, owner), before)
         except ProducerFencedError as error:
             raise LettersTakenOverError(str(error)) from error
         except BaseException:
-            owner.give_up()
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        """Ends the transaction, if there is one. Other letters are written apart."""
+        if self._owner is not None:
+            self._owner.give_up()
+        self._owner, self._apart = None, True
 
     def _fenced(self) -> TransactionOwner | None:
         """Returns the owner of the transactional id, after it has fenced earlier attempts; None if it may not."""
         if self._owner is None and not self._apart:
-            owner = TransactionOwner(shared_cluster(self._handling.client), self._once.transactional_id)
+            owner = TransactionOwner(shared_cluster(self._handling.client), self._transactional_id)
             try:
                 owner.init()
                 self._owner = owner
             except KafkaAuthorizationError as error:
                 self._apart = True
-                _warnings.log(
-                    _logger, logging.WARNING, "Dead letters may be written twice after a failure: the queue's producer "
-                    "needs WRITE permission on the transactional id %s: %s", self._once.transactional_id, error)
+                warn_of_repeats("needs WRITE permission on the transactional id %s: %s", self._transactional_id, error)
         return self._owner
 
-    def _search(self, cluster: KafkaCluster) -> None:
+    @abstractmethod
+    def _search(self, cluster: KafkaCluster) -> bool:
+        """Sets `search` and `_found`, after earlier attempts were fenced. Returns whether it can."""
+
+    def _commit_with(self, cluster: KafkaCluster, owner: TransactionOwner, letters: pa.RecordBatch) -> bool:  # noqa: ARG002
+        """Adds what is committed with these letters to their transaction. Returns whether it may."""
+        return True
+
+    def _write(
+        self, cluster: KafkaCluster, owner: TransactionOwner, queue: str, raw: pa.RecordBatch, on_refusal: OnRefusal
+    ) -> None:
+        """Writes letters in one transaction."""
+        if self._apart or not self._commit_with(cluster, owner, raw):
+            self._give_up()
+            write_apart(self._handling, queue, raw, on_refusal)
+            return
+        options = {**self._handling.appender, "acks": -1, "in_flight": _IN_FLIGHT}
+        appender = Appender(cluster, owner.identity, sequences=owner.sequences, admit=owner.add_partitions, **options)
+        try:
+            appender.append(queue, None, raw, on_refusal=on_refusal)
+            appender.flush()
+        finally:
+            appender.close()
+        owner.sequences = appender.sequences
+        owner.commit()
+
+
+class SearchingSender(OnceSender):
+    """Finds letters in the queue, by their context headers."""
+
+    def __init__(self, handling: ErrorHandling, place: TopicPartition, once: LettersOnce) -> None:
+        super().__init__(handling, place, once.transactional_id)
+        self._since = once.since
+
+    @override
+    def _search(self, cluster: KafkaCluster) -> bool:
         ends = _ends(cluster, self._handling.queue)
-        self._found = already_written(cluster, self._handling, self._place, self._once.since, ends)
-        self.search = Search(ends, max(self._found, default=-1))
+        found = already_written(cluster, self._handling, self._place, self._since, ends)
+        self._found, self.search = found, Search(ends, max(found, default=-1))
+        return True
 
 
 class RepeatingSender:
     """As OnceSender, but a batch that is repeated writes its letters again."""
 
-    search: Search | None = None
+    search: Search | WrittenLetters | None = None
+    at_most: int | None = None
 
     def send(self, refusals: Refusals, before: int | None = None) -> None:
         """Writes the queued letters and waits until they are acknowledged. Raises ConnectErrors of Kafka."""
         refusals.send_apart(before)
 
 
-def _write(
-    cluster: KafkaCluster, handling: ErrorHandling, owner: TransactionOwner, queue: str, raw: pa.RecordBatch,
-    on_refusal: OnRefusal,
-) -> None:  # fmt: skip
-    """Writes letters in one transaction."""
-    options = {**handling.appender, "acks": -1, "in_flight": _IN_FLIGHT}
-    appender = Appender(cluster, owner.identity, sequences=owner.sequences, admit=owner.add_partitions, **options)
-    try:
-        appender.append(queue, None, raw, on_refusal=on_refusal)
-        appender.flush()
-    finally:
-        appender.close()
-    owner.sequences = appender.sequences
-    owner.commit()
+def warn_of_repeats(why: str, *arguments: object) -> None:
+    """Logs that letters are written at least once. `why`: what the queue's producer lacks, with its `arguments`."""
+    text = f"Dead letters may be written twice after a failure: the queue's producer {why}"
+    _warnings.log(_logger, logging.WARNING, text, *arguments)
 
 
 def already_written(

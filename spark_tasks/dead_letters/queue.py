@@ -71,7 +71,7 @@ class LetterCounts:
 
     def write(self, handling: ErrorHandling, letters: pa.RecordBatch) -> None:
         """Like `append`, but with a separate producer, and waits until the letters are acknowledged."""
-        self.append(handling, letters, partial(_write, handling))
+        self.append(handling, letters, partial(write_apart, handling))
 
 
 @lru_cache(maxsize=256)
@@ -84,7 +84,8 @@ def _log(queue: str, error: ConnectError) -> None:
     _log_of(queue).log(_logger, logging.ERROR, text, queue, error)
 
 
-def _write(handling: ErrorHandling, queue: str, letters: pa.RecordBatch, on_refusal: OnRefusal) -> None:
+def write_apart(handling: ErrorHandling, queue: str, letters: pa.RecordBatch, on_refusal: OnRefusal) -> None:
+    """Writes letters with a producer of their own."""
     appender = Appender(shared_cluster(handling.client), None, **{**_LIMIT, **handling.appender})
     try:
         appender.append(queue, None, letters, on_refusal=on_refusal)

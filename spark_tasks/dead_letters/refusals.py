@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -88,8 +88,10 @@ NONE_REFUSED: Final = Refused()
 class Refusals:
     """The bad records of one split, in the order in which they were found."""
 
-    def __init__(self, handling: ErrorHandling) -> None:
+    def __init__(self, handling: ErrorHandling, at_most: int | None = None) -> None:
+        """`at_most`: how many letters may be queued."""
         self._handling = handling
+        self._at_most = at_most
         process_secrets().add(handling.connector, handling.secrets)  # this process may be another one than the worker's
         self._letters: list[Letter] = []
         self._size = 0
@@ -114,8 +116,10 @@ class Refusals:
 
     @property
     def full(self) -> bool:
-        """Whether the queued letters need so much memory that they should be sent before others are added."""
-        return self._size >= _MAX_BYTES
+        """Whether the queued letters need so much memory, or are so many, that they should be sent before others are
+        added.
+        """
+        return self._size >= _MAX_BYTES or (self._at_most is not None and len(self._letters) >= self._at_most)
 
     def add(self, failure: Failure, original: Original) -> None:
         """Adds a bad record. If errors.tolerance is `none`, raises ToleranceExceededError after queuing its letter."""
@@ -136,7 +140,7 @@ class Refusals:
         """The offsets of the records with queued letters."""
         return [original.offset for original, _ in self._letters if original.offset is not None]
 
-    def drop(self, offsets: Collection[int]) -> None:
+    def drop(self, offsets: Container[int]) -> None:
         """Removes the queued letters of the records at these offsets, which have one already."""
         self._letters = [letter for letter in self._letters if letter[0].offset not in offsets]
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import kafka.errors as protocol
 from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSpec
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import CoordinatorType, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from spark_tasks.kafka.connections import Connections, Deadline
@@ -151,10 +151,11 @@ class KafkaCluster:
                 await self.io.sleep(wait)
 
     async def retrying_at_coordinator(
-        self, transactional_id: str, attempt: Callable[[], Awaitable[T]], deadline: Deadline
+        self, key: str, attempt: Callable[[], Awaitable[T]], deadline: Deadline,
+        kind: CoordinatorType = CoordinatorType.TRANSACTION,
     ) -> T:
-        """As `retrying`, for requests to the coordinator of a transactional id. After an error the coordinator is
-        looked up again: it may have moved.
+        """As `retrying`, for requests to the coordinator of a transactional id or a group. After an error the
+        coordinator is looked up again: it may have moved.
         """
 
         async def attempt_anew() -> T:
@@ -163,7 +164,7 @@ class KafkaCluster:
             except protocol.ConcurrentTransactionsError:  # it is still ending the previous transaction
                 raise
             except (protocol.KafkaError, OSError):
-                self.io.forget_coordinator(transactional_id)
+                self.io.forget_coordinator(key, kind)
                 raise
 
         return await self.retrying(attempt_anew, deadline)

@@ -191,7 +191,7 @@ class Connections:
         self._manager = Manager(self._net, **config)
         servers = config.get("bootstrap_servers", "")
         self._servers = servers if isinstance(servers, str) else ", ".join(servers)
-        self._coordinators: dict[str, str] = {}
+        self._coordinators: dict[tuple[CoordinatorType, str], str] = {}
         self._closing = False
         self._net.start()
 
@@ -272,30 +272,26 @@ class Connections:
         )  # fmt: skip
         return name
 
-    async def coordinator(self, transactional_id: str) -> str:
-        """Returns the node name of the transaction coordinator, to which there is a separate connection. Cached until
-        `forget_coordinator`. Raises the broker's error.
+    async def coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> str:
+        """Returns the node name of the coordinator of a transactional id or a group, to which there is a separate
+        connection. Cached until `forget_coordinator`. Raises the broker's error.
         """
-        if (known := self._coordinators.get(transactional_id)) is not None:
+        if (known := self._coordinators.get((kind, key))) is not None:
             return known
-        request = FindCoordinatorRequest(
-            key=transactional_id,
-            key_type=CoordinatorType.TRANSACTION.value,
-            coordinator_keys=[transactional_id],
-        )
+        request = FindCoordinatorRequest(key=key, key_type=kind.value, coordinator_keys=[key])
         response = await self.send(request, None)
         coordinator = response.coordinators[0] if response.API_VERSION >= 4 else response
         cluster = self._manager.cluster
-        node: str = cluster.add_coordinator(coordinator, CoordinatorType.TRANSACTION, transactional_id)
+        node: str = cluster.add_coordinator(coordinator, kind, key)
         cluster._coordinators.clear()  # noqa: SLF001 - the library would keep each id for good, and nothing reads it
         if len(self._coordinators) >= MAX_COORDINATORS:  # most are of tasks that have ended
             self._coordinators.clear()
-        self._coordinators[transactional_id] = node
+        self._coordinators[kind, key] = node
         return node
 
-    def forget_coordinator(self, transactional_id: str) -> None:
+    def forget_coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> None:
         """Makes the next `coordinator` look the coordinator up again, because it may have moved."""
-        self._coordinators.pop(transactional_id, None)
+        self._coordinators.pop((kind, key), None)
 
     def update_metadata(self, response: Any) -> None:
         """Stores the brokers' addresses from a metadata response."""

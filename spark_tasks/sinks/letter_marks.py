@@ -14,12 +14,17 @@ letters are written, whatever earlier ones the queue has.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from typing_extensions import override
+
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.letters_in_group import LettersInGroup
 from spark_tasks.dead_letters.letters_once import Ends, LettersOnce, Search, queue_ends
+from spark_tasks.dead_letters.written_letters import WrittenLetters
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
@@ -35,27 +40,73 @@ class _Mark:
     ends: Ends
 
 
-class LetterMarks:
-    """The marks of a task's partitions. `group`: its consumer group. Only if `active`: otherwise it does nothing."""
+class Marks(ABC):
+    """What a task knows of the letters of its partitions. Only if `active`: otherwise it does nothing."""
+
+    def __init__(self) -> None:
+        self.active = False
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Reads it again before the next batch, because another member may have committed something else."""
+
+    @abstractmethod
+    def complete(
+        self, positions: Callable[[], Mapping[TopicPartition, int]], consumer: GroupConsumer,
+        commit: Callable[[], None], timeout_ms: int,
+    ) -> None:
+        """Finds what is known of each position, or commits that there is nothing. `commit`: commits the pending
+        offsets. Raises ConnectErrors of Kafka.
+        """
+
+    @abstractmethod
+    def knows(self, partition: TopicPartition) -> bool:
+        """Whether this partition's next records may be written: not before `complete` has found it."""
+
+    @abstractmethod
+    def of(self, partition: TopicPartition) -> LettersOnce | LettersInGroup | None:
+        """How the letters of this partition's next records are written; None for at least once."""
+
+    @abstractmethod
+    def advance(
+        self, partition: TopicPartition, position: int, written_to: int | None, search: Search | WrittenLetters | None
+    ) -> None:
+        """The sink has committed a batch that ended before `position`. `written_to`: the offset after its last record
+        in the sink, None if that is unknown or there is none. `search`: from OnceSender.
+        """
+
+    @abstractmethod
+    def failed(self) -> None:
+        """A batch has failed. It will be repeated."""
+
+    @abstractmethod
+    def metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """What is committed with the offsets of these partitions."""
+
+
+class LetterMarks(Marks):
+    """The marks of a task's partitions. `group`: its consumer group."""
 
     def __init__(self, errors: ErrorHandling, group: str) -> None:
-        self.active = False
+        super().__init__()
         self._errors = errors
         self._group = group
         self._marks: dict[TopicPartition, _Mark] = {}  # of the next batches
         self._resume: dict[TopicPartition, _Mark] = {}  # of where the sink resumes
 
+    @override
     def forget(self) -> None:
-        """Reads the marks again before the next batch, because another member may have committed others."""
         self._marks, self._resume = {}, {}
 
+    @override
+    def failed(self) -> None:
+        """What is known was committed before the batch."""
+
+    @override
     def complete(
         self, positions: Callable[[], Mapping[TopicPartition, int]], consumer: GroupConsumer,
         commit: Callable[[], None], timeout_ms: int,
     ) -> None:
-        """Finds or commits a mark for each position. `commit`: commits the pending offsets. Raises ConnectErrors of
-        Kafka.
-        """
         if not self.active:
             return
         new = dict[TopicPartition, int]()
@@ -79,23 +130,22 @@ class LetterMarks:
     def _begin(self, partition: TopicPartition, mark: _Mark) -> None:
         self._marks[partition] = self._resume[partition] = mark
 
+    @override
     def knows(self, partition: TopicPartition) -> bool:
-        """Whether this partition's next records may be written: not before its mark is found."""
         return not self.active or partition in self._marks
 
+    @override
     def of(self, partition: TopicPartition) -> LettersOnce | None:
-        """How the letters of this partition's next records are written; None for at least once."""
         if not self.active:
             return None
         topic, number = partition
         return LettersOnce(f"{self._group}-letters-{topic}-{number}", self._marks[partition].ends)
 
+    @override
     def advance(
-        self, partition: TopicPartition, position: int, written_to: int | None, search: Search | None
+        self, partition: TopicPartition, position: int, written_to: int | None, search: Search | WrittenLetters | None
     ) -> None:
-        """The sink has committed a batch that ended before `position`. `written_to`: the offset after its last record
-        in the sink, None if that is unknown or there is none. `search`: from OnceSender.
-        """
+        search = search if isinstance(search, Search) else None
         mark = self._marks.get(partition)
         if mark is None:
             return
@@ -103,8 +153,8 @@ class LetterMarks:
             self._resume[partition] = _advanced(mark, written_to, search)
         self._marks[partition] = _advanced(mark, position, search)
 
+    @override
     def metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """What is committed with the offsets of these partitions."""
         return {tp: metadata(self._resume[tp].ends) for tp in partitions if tp in self._resume}
 
 

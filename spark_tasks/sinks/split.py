@@ -18,8 +18,10 @@ from typing_extensions import override
 
 from spark_tasks.data.columns import in_order, size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.letters_in_group import LettersInGroup, sender_of
 from spark_tasks.dead_letters.letters_once import LettersOnce, OnceSender, RepeatingSender, Search
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.dead_letters.written_letters import WrittenLetters
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, UnknownTopicError
@@ -98,7 +100,7 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
     failure: Outcome | None = None
     refused: Refused = NONE_REFUSED
     figures: SplitFigures | None = None
-    search: Search | None = None
+    search: Search | WrittenLetters | None = None
     written_to: int | None = None
     blocked: float = 0.0
     out_of_reach: bool = False
@@ -153,7 +155,7 @@ class SinkSplit(NamedTuple):
     end: int
     expected_seconds: float = 0.0
     held: bytes = b""
-    letters: LettersOnce | None = None
+    letters: LettersOnce | LettersInGroup | None = None
     number: int = 0
 
     def run(
@@ -170,7 +172,7 @@ class SinkSplit(NamedTuple):
     def _run(self, watch: Stopwatch, plugins: PluginMetrics, converted: ConvertedRange | None) -> SinkResult:
         begun = time.perf_counter()
         job = unpacked(self.job)
-        letters = self._letter_sender(job)
+        letters = sender_of(job.errors, (self.topic, self.partition), self.letters)
         reading = _Reading(self, job, letters, converted, _FIRST_TIMEOUT_MS)
         try:
             first = next(reading, None)
@@ -230,11 +232,6 @@ class SinkSplit(NamedTuple):
         reading.refuse_puts(reports)
         return reading, messages
 
-    def _letter_sender(self, job: SinkJob) -> OnceSender | RepeatingSender:
-        if self.letters is None:
-            return RepeatingSender()
-        return OnceSender(job.errors, (self.topic, self.partition), self.letters)
-
     def _failed(self, error: Exception, reading: _Reading) -> SinkResult:
         """Returns the result of a failed split. With errors.tolerance=none, the bad record that fails the task gets its
         dead letter first, as in Kafka Connect.
@@ -260,7 +257,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         self._split = split
         self._job = job
         self.letters = letters
-        self.refusals = Refusals(job.errors)
+        self.refusals = Refusals(job.errors, letters.at_most)
         self.position = split.start
         self.records = 0
         self.size = 0

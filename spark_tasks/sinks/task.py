@@ -22,7 +22,8 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceWriter
 from typing_extensions import override
 
-from spark_tasks.dead_letters.letters_once import LettersOnce
+from spark_tasks.dead_letters.letters_in_group import LettersInGroup
+from spark_tasks.dead_letters.letters_once import LettersOnce, warn_of_repeats
 from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.dead_letters.replays import Replays
 from spark_tasks.errors import ConnectError, RetriableError
@@ -40,7 +41,8 @@ from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.api import SinkConnector
 from spark_tasks.sinks.commits import COMMIT_TIMEOUT_MS, PendingOffsets
 from spark_tasks.sinks.lending import Lending
-from spark_tasks.sinks.letter_marks import LetterMarks
+from spark_tasks.sinks.letter_marks import LetterMarks, Marks
+from spark_tasks.sinks.letters_kept import LettersKept
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.replay_commit import commit_replay
 from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit, messages_of
@@ -93,7 +95,8 @@ class SinkTask(TaskRunner):
         self._replays = Replays(self._errors, self._metrics)
         self._flight: Flight | None = None
         self._waiting = BatchWait(context.wake)
-        self._marks = LetterMarks(self._errors, settings.consumer.group_id)
+        group = settings.consumer.group_id
+        self._marks: Marks = LetterMarks(self._errors, group) if self._errors.with_headers else LettersKept(group)
         self._pending = PendingOffsets(self._metrics, lambda: io.commit_pause_s, self._go_back, self._marks.metadata)
         self._consumer: GroupConsumer | None = None
         self._writer: DataSourceWriter | None = None
@@ -130,8 +133,17 @@ class SinkTask(TaskRunner):
         self._job = pickle.dumps(job)
         self._watcher = self._watchers.of(settings.client)
         self._positions = Positions(self._watcher, settings.isolation, settings.reset, self._writer)
-        self._marks.active = self._positions.resumable and bool(self._errors.queue) and self._errors.with_headers
+        self._marks.active = self._positions.resumable and bool(self._errors.queue) and self._notes_letters()
         self._lending = self._made_lending()
+
+    def _notes_letters(self) -> bool:
+        """Returns whether a repeated batch can know its letters. In another cluster, the group is not this one."""
+        servers = "bootstrap_servers"
+        if self._errors.with_headers or self._errors.client.get(servers) == self._settings.client.get(servers):
+            return True
+        warn_of_repeats("has other bootstrap.servers than the consumer of %s, and its letters no context headers",
+                        self._context.id)
+        return False
 
     def _made_lending(self) -> Lending | None:
         """None if the task cannot share batches, which end in a thread that must not run a plugin's code."""
@@ -242,7 +254,7 @@ class SinkTask(TaskRunner):
         return self._consumer
 
     def _split(
-        self, number: int, tp: TopicPartition, start: int, end: int, letters: LettersOnce | None
+        self, number: int, tp: TopicPartition, start: int, end: int, letters: LettersOnce | LettersInGroup | None
     ) -> SinkSplit:
         """Creates the split of a planned range, extended by records that have arrived while it waited for a process."""
         end = self._positions.end_by_now(tp, start, end, self._size.records)
@@ -335,6 +347,7 @@ class SinkTask(TaskRunner):
             # Another member may already write records of these partitions, so this batch must not be committed.
             _logger.warning("The group rebalanced during a batch of %s; the batch is read again", self._context.id)
             self._abort(done)
+            self._marks.failed()
             return Progress()
         self._metrics.add_splits(result.figures for result in done)
         try:
@@ -386,6 +399,7 @@ class SinkTask(TaskRunner):
         with suppress(ConnectError):  # offsets of earlier batches; the batch's own error is the one to report
             self._commit_offsets()
         self._positions.doubt()
+        self._marks.failed()
         self._queue.doubt(error)
         return self._retry_state.later(error)
 

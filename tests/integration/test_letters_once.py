@@ -11,13 +11,24 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourceType
 from kafka import KafkaAdminClient
+from kafka import TopicPartition as PlaceInKafka
+from kafka.structs import OffsetAndMetadata
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters import letters_once
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_once import LettersOnce, LettersTakenOverError, OnceSender, Search, queue_ends
+from spark_tasks.dead_letters.letters_in_group import InGroupSender, LettersInGroup
+from spark_tasks.dead_letters.letters_once import (
+    LettersOnce,
+    LettersTakenOverError,
+    Search,
+    SearchingSender,
+    queue_ends,
+)
 from spark_tasks.dead_letters.refusals import Original, Refusals
+from spark_tasks.dead_letters.written_letters import WrittenLetters, parsed
 from spark_tasks.kafka.task_clients import connection_settings
+from spark_tasks.kafka.transactional_offsets import GroupGeneration, NotAMemberError
 from spark_tasks.pipeline.failures import FailedStage, Failure
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig
@@ -41,11 +52,16 @@ def dead(sink: SinkRig) -> str:
     return f"dead-{sink.name}"
 
 
-def start(sink: SinkRig, **options: str) -> Loop:
+@pytest.fixture(params=["true", "false"], ids=["headers", "no headers"])
+def headers(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def start(sink: SinkRig, headers: str, **options: str) -> Loop:
     return sink.start(**{
         "writer": "resumable", "report": "7,16", "errors.tolerance": "all",
         "errors.deadletterqueue.topic.name": dead(sink), "errors.deadletterqueue.topic.replication.factor": "1",
-        "errors.deadletterqueue.context.headers.enable": "true", **options,
+        "errors.deadletterqueue.context.headers.enable": headers, **options,
     })
 
 
@@ -62,34 +78,40 @@ def stored_metadata(sink: SinkRig) -> list[str]:
     return [stored.metadata for tp, stored in found.items() if tp.topic == sink.topic]
 
 
-def test_a_batch_that_is_repeated_writes_its_letters_once(sink: SinkRig) -> None:
+def test_a_batch_that_is_repeated_writes_its_letters_once(sink: SinkRig, headers: str) -> None:
     sink.produce(20)
-    start(sink, half="0")
+    start(sink, headers, half="0")
     wait_committed(sink)
     assert len(sink.notes.recorded("writes")) > 2, "it was repeated"
     assert letters(sink) == {b"7": 1, b"16": 1}
 
 
-def test_another_task_finds_the_letters_of_a_batch_that_was_not_committed(sink: SinkRig) -> None:
+def test_another_task_finds_the_letters_of_a_batch_that_was_not_committed(sink: SinkRig, headers: str) -> None:
     sink.produce(20)
     (sink.notes.path / "no-commits").touch()
-    first = start(sink)
+    first = start(sink, headers)
     wait_until(lambda: len(sink.notes.recorded("failed")) > 1, 60)
     first.stop()
     assert letters(sink) == {b"7": 1, b"16": 1}
     assert sink.committed() == {0: 0, 1: 0}, "where its batches begin"
     found = stored_metadata(sink)  # librdkafka returns a few bytes more
-    assert [text.startswith("heeler-letters:0") for text in found] == [True] * 2, "and that the queue was empty then"
+    if headers == "true":
+        assert [text[:16] for text in found] == ["heeler-letters:0"] * 2, "and that the queue was empty then"
+    else:
+        known = sorted(written.runs for text in found if (written := parsed(text)) is not None)
+        assert known == [((3, 4),), ((8, 9),)], "and which records have a letter"
     (sink.notes.path / "no-commits").unlink()
-    start(sink)
+    start(sink, headers)
     wait_committed(sink)
     assert letters(sink) == {b"7": 1, b"16": 1}
 
 
-def test_the_last_records_which_a_sink_refuses_are_read_again_but_get_no_other_letters(sink: SinkRig) -> None:
+def test_the_last_records_which_a_sink_refuses_are_read_again_but_get_no_other_letters(
+    sink: SinkRig, headers: str
+) -> None:
     """A sink resumes after the last record that it has, so that it reads these at each start."""
     sink.produce(20)
-    loop = start(sink, report="18,19")
+    loop = start(sink, headers, report="18,19")
     wait_committed(sink)
     loop.stop()
 
@@ -97,28 +119,28 @@ def test_the_last_records_which_a_sink_refuses_are_read_again_but_get_no_other_l
         return sorted(number for _, number, offsets, _ in sink.notes.recorded("writes") if offsets == [9])
 
     for times in (1, 2):
-        loop = start(sink, report="18,19", resume="9")
+        loop = start(sink, headers, report="18,19", resume="9")
         wait_until(lambda expected=times * [0] + times * [1]: again() == expected, 60)
         loop.stop()
     assert letters(sink) == {b"18": 1, b"19": 1}
 
 
-def test_records_that_are_read_again_on_purpose_have_new_letters(sink: SinkRig) -> None:
+def test_records_that_are_read_again_on_purpose_have_new_letters(sink: SinkRig, headers: str) -> None:
     sink.produce(20)
-    loop = start(sink)
+    loop = start(sink, headers)
     wait_committed(sink)
     loop.stop()
     again = [TopicPartition(sink.topic, 0, 0), TopicPartition(sink.topic, 1, 0)]
     group = ConsumerGroupTopicPartitions(f"connect-{sink.name}", again)
     [altered] = wait_until(lambda: [f.result(20) for f in sink.admin.alter_consumer_group_offsets([group]).values()])
     assert not any(tp.error for tp in altered.topic_partitions)
-    start(sink)
+    start(sink, headers)
     wait_committed(sink)
     assert letters(sink) == {b"7": 2, b"16": 2}
 
 
 def test_a_producer_without_permission_for_its_transactional_id_writes_letters_at_least_once(
-    sink: SinkRig, kafka: Kafka, caplog: pytest.LogCaptureFixture
+    sink: SinkRig, headers: str, kafka: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only the id of partition 1 is denied: a warning says so, and the letters of partition 0 are written once."""
     sink.produce(20)
@@ -129,7 +151,7 @@ def test_a_producer_without_permission_for_its_transactional_id_writes_letters_a
         return sum(number == partition for _, number, *_ in sink.notes.recorded("writes"))
 
     with kafka.denied(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, denied):
-        start(sink)
+        start(sink, headers)
         wait_until(lambda: min(attempts(0), attempts(1)) > 1, 60, "repeated batches")
         (sink.notes.path / "no-commits").unlink()
         wait_committed(sink)
@@ -153,8 +175,9 @@ def refused(handling: ErrorHandling, topic: str, *offsets: int, large: int = -1)
 
 
 def send_once(refusals: Refusals, handling: ErrorHandling, topic: str, once: LettersOnce) -> Search | None:
-    sender = OnceSender(handling, (topic, 0), once)
+    sender = SearchingSender(handling, (topic, 0), once)
     sender.send(refusals)
+    assert sender.search is None or isinstance(sender.search, Search)
     return sender.search
 
 
@@ -206,3 +229,87 @@ def test_a_letter_that_a_broker_refuses_as_too_large_affects_no_others(
     assert found is not None
     assert (found.last, again.refused.letters) == (5, 1)
     assert letters(sink) == {b"3": 1, b"5": 1, b"7": 1}
+
+
+def in_group(sink: SinkRig, group: str = "", number: int = -1, member: str = "") -> LettersInGroup:
+    """Not of a member, which a group without members allows."""
+    return LettersInGroup(f"{sink.name}-letters", GroupGeneration(group or f"connect-{sink.name}", number, member), 0)
+
+
+@pytest.fixture
+def without_headers(sink: SinkRig) -> ErrorHandling:
+    """There are a queue and a group with an offset of the topic."""
+    sink.make_topic(topic=dead(sink))
+    commit(sink, f"connect-{sink.name}", WrittenLetters().text())
+    client = connection_settings({"bootstrap.servers": sink.bootstrap})
+    return ErrorHandling(sink.name, tolerant=True, queue=dead(sink), client=client)
+
+
+def commit(sink: SinkRig, group: str, metadata: str) -> None:
+    with closing(KafkaAdminClient(bootstrap_servers=sink.bootstrap)) as admin:
+        admin.alter_group_offsets(group, {PlaceInKafka(sink.topic, 0): OffsetAndMetadata(2, metadata, -1)})
+
+
+def test_a_late_attempt_without_headers_is_fenced_and_one_that_comes_later_finds_the_letters(
+    sink: SinkRig, without_headers: ErrorHandling
+) -> None:
+    late = InGroupSender(without_headers, (sink.topic, 0), in_group(sink))
+    late.send(refused(without_headers, sink.topic, 3))
+    InGroupSender(without_headers, (sink.topic, 0), in_group(sink)).send(refused(without_headers, sink.topic, 3, 5))
+    with pytest.raises(LettersTakenOverError):
+        late.send(refused(without_headers, sink.topic, 5))
+    later = InGroupSender(without_headers, (sink.topic, 0), in_group(sink))
+    later.send(refused(without_headers, sink.topic, 3, 5, 7))
+    later.send(refused(without_headers, sink.topic, 8))
+    assert later.search == WrittenLetters().with_more([3, 5, 7, 8])
+    assert letters(sink) == {b"3": 1, b"5": 1, b"7": 1, b"8": 1}
+    assert sink.committed() == {0: 2}, "its metadata alone has changed"
+
+
+def test_a_member_of_an_earlier_generation_writes_no_letters(sink: SinkRig, without_headers: ErrorHandling) -> None:
+    sender = InGroupSender(without_headers, (sink.topic, 0), in_group(sink, number=1, member="gone"))
+    with pytest.raises(NotAMemberError, match=f"consumer group connect-{sink.name} refused a commit"):
+        sender.send(refused(without_headers, sink.topic, 3))
+    assert letters(sink) == {}
+
+
+@pytest.mark.parametrize("operation", [AclOperation.DESCRIBE, AclOperation.READ])
+def test_without_permission_for_the_group_letters_are_written_at_least_once(
+    sink: SinkRig, without_headers: ErrorHandling, kafka: Kafka, caplog: pytest.LogCaptureFixture,
+    operation: AclOperation,
+) -> None:
+    group = f"connect-{sink.name}"
+    with kafka.denied(operation, ResourceType.GROUP, group):
+        for _ in range(2):
+            sender = InGroupSender(without_headers, (sink.topic, 0), in_group(sink))
+            refusals = refused(without_headers, sink.topic, 3, 5)
+            sender.send(refusals)
+            sender.send(refused(without_headers, sink.topic, 7))
+            assert refusals.refused.letters == 2
+    assert letters(sink) == {b"3": 2, b"5": 2, b"7": 2}
+    assert (f"Dead letters may be written twice after a failure: the queue's producer cannot commit offsets of "
+            f"consumer group {group} in its transactions: ") in caplog.text
+
+
+def test_without_an_offset_of_the_group_letters_are_written_at_least_once(
+    sink: SinkRig, without_headers: ErrorHandling, caplog: pytest.LogCaptureFixture
+) -> None:
+    sender = InGroupSender(without_headers, (sink.topic, 0), in_group(sink, group="nobody"))
+    sender.send(refused(without_headers, sink.topic, 3))
+    assert letters(sink) == {b"3": 1}
+    assert f"its transactions: there is none of {sink.topic}-0" in caplog.text
+
+
+def test_a_queue_in_another_cluster_has_letters_at_least_once_without_headers(
+    sink: SinkRig, headers: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only its group is not the sink's; here the same cluster has another name."""
+    sink.produce(20)
+    start(sink, headers, half="0", **{"producer.override.bootstrap.servers": f"{sink.bootstrap},{sink.bootstrap}"})
+    wait_committed(sink)
+    assert len(sink.notes.recorded("writes")) > 2, "it was repeated"
+    found = letters(sink)
+    if headers == "true":
+        assert found == {b"7": 1, b"16": 1}
+    assert sorted(found) == [b"16", b"7"]
+    assert ("has other bootstrap.servers than the consumer of" in caplog.text) is (headers == "false")

@@ -118,6 +118,16 @@ def test_letters_are_full_when_they_need_much_memory_and_may_be_sent_in_parts_by
     assert parts == [list(range(1, 100)), list(range(100, offset + 1))]
 
 
+def test_letters_are_full_when_there_are_as_many_as_there_may_be():
+    refusals = Refusals(ErrorHandling("c", 2, tolerant=True, queue="dead"), 3)
+    for offset in range(3):
+        assert not refusals.full
+        refusals.add(FAILURE, original(offset))
+    assert refusals.full
+    refusals.drop({0, 5})
+    assert not refusals.full
+
+
 def test_an_error_without_a_text_is_a_bad_record_too():
     class WordlessError(Exception):
         def __str__(self):

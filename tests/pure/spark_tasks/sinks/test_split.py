@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.letters_once import RepeatingSender
 from spark_tasks.dead_letters.queue import LetterCounts
 from spark_tasks.dead_letters.refusals import Refusals, Refused
 from spark_tasks.kafka.records import encode
@@ -66,6 +67,11 @@ class Away(DataSourceArrowWriter):  # type: ignore[misc]
         return offsets
 
 
+class Accepting(DataSourceArrowWriter):  # type: ignore[misc]
+    def write(self, iterator: Any) -> Any:
+        return [len(batch) for batch in iterator]
+
+
 def split_of(values: list[bytes], start: int = 0, writer: Any = None, **config: str) -> SinkSplit:
     records = [{"offset": 0, "timestamp": 5, "key": None, "value": value, "headers": None} for value in values]
     data = bytearray(encode(pa.RecordBatch.from_pylist(records, RAW_SCHEMA), max_batch_bytes=2**31 - 1)[0].data)
@@ -117,6 +123,19 @@ def test_a_split_ends_before_its_letters_need_much_memory(sent: list[pa.RecordBa
     assert len(ends) > 1
     assert written == [row for row in range(600) if row % 100 == 50]
     assert offsets_of(sent) == [row for row in range(600) if row % 100 != 50]
+
+
+def test_a_split_ends_with_as_many_letters_as_its_sender_can_note(
+    sent: list[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RepeatingSender, "at_most", 3)
+    values, ends = [b"{" if row % 2 else b"0" for row in range(20)], [0]
+    while ends[-1] < len(values):
+        result = split_of(values[ends[-1]:], ends[-1], Accepting()).run()
+        assert result.failure is None
+        ends.append(result.next_offset)
+    assert ends == [0, 6, 12, 18, 20]
+    assert offsets_of(sent) == list(range(1, 20, 2))
 
 
 def test_each_bad_record_has_one_letter_whichever_stage_refuses_it(sent: list[pa.RecordBatch]) -> None:

@@ -1,0 +1,109 @@
+"""The offsets of a partition's records that have a dead letter, as the metadata of a group's offset. Pure."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+_PREFIX: Final = "heeler-letters-of:"
+_LONGEST: Final = 4096  # Kafka's default offset.metadata.max.bytes
+_MAX_BYTES: Final = 1 << 20  # of a text that was decompressed
+
+Run = tuple[int, int]
+"""The first offset, and the end (exclusive)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenLetters:
+    """`runs`: of offsets, in ascending order, with a gap between two of them."""
+
+    runs: tuple[Run, ...] = ()
+
+    def __contains__(self, offset: object) -> bool:
+        if not isinstance(offset, int):
+            return False
+        at = bisect_right(self.runs, (offset, offset + 1)) - 1  # the last run that begins at the offset or before it
+        return any(first <= offset < end for first, end in self.runs[max(at, 0) : at + 2])
+
+    def with_more(self, offsets: Iterable[int]) -> WrittenLetters:
+        """Returns these and others."""
+        return WrittenLetters(tuple(_merged(sorted([*self.runs, *((offset, offset + 1) for offset in offsets)]))))
+
+    def since(self, offset: int) -> WrittenLetters:
+        """Returns those of records from an offset on."""
+        return WrittenLetters(tuple((max(first, offset), end) for first, end in self.runs if end > offset))
+
+    def text(self) -> str:
+        """Returns the metadata, which `parsed` reads. If it would be too long for brokers, which takes more than a
+        thousand runs far apart from each other, the first ones are left out.
+        """
+        runs = self.runs
+        while len(text := _text(runs)) > _LONGEST:
+            runs = runs[len(runs) // 8 + 1 :]
+        return text
+
+
+def parsed(text: str) -> WrittenLetters | None:
+    """Returns the letters in a group offset's metadata; None if it has none of these."""
+    if not text.startswith(_PREFIX):
+        return None
+    reader = zlib.decompressobj()
+    try:
+        data = reader.decompress(base64.b85decode(text.removeprefix(_PREFIX)), _MAX_BYTES)
+    except (ValueError, zlib.error):
+        return None
+    if not reader.eof:
+        return None
+    numbers = list(_decoded(data))
+    runs, end = list[Run](), 0
+    for gap, length in zip(numbers[::2], numbers[1::2], strict=False):
+        runs.append((end + gap, end + gap + length))
+        end += gap + length
+    return WrittenLetters(tuple(runs))
+
+
+def _merged(runs: Iterable[Run]) -> Iterator[Run]:
+    """Yields sorted runs, those that touch each other as one."""
+    before: Run | None = None
+    for first, end in runs:
+        if before is not None and first <= before[1]:
+            before = before[0], max(before[1], end)
+            continue
+        if before is not None:
+            yield before
+        before = first, end
+    if before is not None:
+        yield before
+
+
+def _text(runs: Iterable[Run]) -> str:
+    """For each run, the distance from the end of the one before, and the length."""
+    data, before = bytearray(), 0
+    for first, end in runs:
+        data += _encoded(first - before) + _encoded(end - first)
+        before = end
+    return _PREFIX + base64.b85encode(zlib.compress(bytes(data), 9)).decode()
+
+
+def _encoded(number: int) -> bytes:
+    """Seven bits in each byte, the lowest first; the highest bit means that more follow."""
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _decoded(data: bytes) -> Iterator[int]:
+    number = shift = 0
+    for byte in data:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            yield number
+            number = shift = 0

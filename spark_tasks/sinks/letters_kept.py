@@ -1,0 +1,100 @@
+"""Which records of a task's partitions have a dead letter, for a sink that writes one letter for each bad record and
+whose letters do not name their records (dead_letters/letters_in_group.py).
+
+That is committed as the metadata of the group's offset: by executors in the transactions of their letters, and by the
+task with the offsets of its batches. It is kept from the offset on where the sink resumes, after the last record that
+it has: refused records after that are read again when the task is restarted or a batch is repeated.
+
+A partition without it gets one, committed at its position, before its first batch. So does one whose position was
+set back behind where the sink resumes, by a reset of its offsets or because its topic was created again: then all
+letters are written, whatever earlier ones the queue has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from spark_tasks.dead_letters.letters_in_group import LettersInGroup
+from spark_tasks.dead_letters.letters_once import Search
+from spark_tasks.dead_letters.written_letters import WrittenLetters, parsed
+from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.membership import GroupConsumer
+from spark_tasks.kafka.transactional_offsets import GroupGeneration, NotAMemberError
+from spark_tasks.sinks.letter_marks import Marks
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    resume: int
+    letters: WrittenLetters
+
+
+class LettersKept(Marks):
+    """The letters of a task's partitions. `group`: its consumer group."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__()
+        self._group = group
+        self._kept: dict[TopicPartition, _Kept] = {}
+        self._generation: GroupGeneration | None = None
+
+    @override
+    def forget(self) -> None:
+        self._kept = {}
+
+    @override
+    def complete(
+        self, positions: Callable[[], Mapping[TopicPartition, int]], consumer: GroupConsumer,
+        commit: Callable[[], None], timeout_ms: int,
+    ) -> None:
+        if not self.active:
+            return
+        commit()  # a commit that is late would replace those of the transactions
+        generation = consumer.generation()
+        if generation is None:
+            raise NotAMemberError(f"consumer group {self._group} rebalances")
+        self._generation = GroupGeneration(self._group, *generation)
+        new = dict[TopicPartition, int]()
+        for partition, position in positions().items():
+            if partition not in self._kept:
+                _, text = consumer.committed_with_metadata(partition) or (0, "")
+                if (letters := parsed(text)) is not None:
+                    self._kept[partition] = _Kept(position, letters)
+            kept = self._kept.get(partition)
+            if kept is None or position < kept.resume:
+                new[partition] = position
+        if new:
+            consumer.commit(new, timeout_ms, WrittenLetters().text())
+            self._kept |= {partition: _Kept(position, WrittenLetters()) for partition, position in new.items()}
+
+    @override
+    def knows(self, partition: TopicPartition) -> bool:
+        return not self.active or partition in self._kept
+
+    @override
+    def of(self, partition: TopicPartition) -> LettersInGroup | None:
+        if not self.active or self._generation is None:
+            return None
+        topic, number = partition
+        return LettersInGroup(
+            f"{self._group}-letters-{topic}-{number}", self._generation, self._kept[partition].resume)
+
+    @override
+    def advance(
+        self, partition: TopicPartition, position: int, written_to: int | None, search: Search | WrittenLetters | None
+    ) -> None:
+        if (kept := self._kept.get(partition)) is not None:
+            resume = kept.resume if written_to is None else written_to
+            letters = search if isinstance(search, WrittenLetters) else kept.letters
+            self._kept[partition] = _Kept(resume, letters.since(resume))
+
+    @override
+    def failed(self) -> None:
+        self.forget()  # a part of the batch may have committed letters
+
+    @override
+    def metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        return {tp: self._kept[tp].letters.text() for tp in partitions if tp in self._kept}

@@ -1,0 +1,141 @@
+"""Which records have a letter, if letters do not name their records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from spark_tasks.dead_letters.letters_in_group import LettersInGroup
+from spark_tasks.dead_letters.written_letters import WrittenLetters
+from spark_tasks.errors import RetriableError
+from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.transactional_offsets import GroupGeneration
+from spark_tasks.sinks.letters_kept import LettersKept
+
+A, B = ("t", 0), ("t", 1)
+NONE = WrittenLetters()
+
+
+def letters(*offsets: int) -> WrittenLetters:
+    return NONE.with_more(offsets)
+
+
+class Group:
+    """A consumer group: its generation, and the committed offsets with their metadata."""
+
+    def __init__(self) -> None:
+        self.committed: dict[TopicPartition, tuple[int, str]] = {}
+        self.current: tuple[int, str] | None = (3, "member")
+
+    def generation(self) -> tuple[int, str] | None:
+        return self.current
+
+    def committed_with_metadata(self, partition: TopicPartition) -> tuple[int, str] | None:
+        return self.committed.get(partition)
+
+    def commit(self, offsets: Mapping[TopicPartition, int], _timeout_ms: int, text: str) -> None:
+        self.committed |= {partition: (offset, text) for partition, offset in offsets.items()}
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.group: Any = Group()
+        self.flushed = 0
+        self.kept = LettersKept("g")
+        self.kept.active = True
+
+    def complete(self, positions: Mapping[TopicPartition, int]) -> None:
+        self.kept.complete(lambda: positions, self.group, self._flush, 1)
+
+    def _flush(self) -> None:
+        self.flushed += 1
+
+    def resume(self, partition: TopicPartition) -> int:
+        how = self.kept.of(partition)
+        assert isinstance(how, LettersInGroup)
+        return how.resume
+
+
+def test_a_new_partition_begins_with_none_which_is_committed_at_its_position() -> None:
+    rig = Rig()
+    assert not rig.kept.knows(A)
+    rig.complete({A: 10, B: 0})
+    assert rig.group.committed == {A: (10, NONE.text()), B: (0, NONE.text())}
+    assert rig.kept.of(B) == LettersInGroup("g-letters-t-1", GroupGeneration("g", 3, "member"), 0)
+    assert rig.kept.knows(A)
+
+
+def test_each_batch_begins_when_earlier_offsets_are_committed() -> None:
+    """A late commit would replace the ones of the batch's transactions."""
+    rig = Rig()
+    rig.complete({A: 10})
+    rig.complete({A: 10})
+    assert rig.flushed == 2
+
+
+def test_letters_that_are_committed_are_kept_by_another_task() -> None:
+    rig = Rig()
+    rig.group.committed[A] = (10, letters(11, 14).text())
+    rig.complete({A: 12})
+    assert rig.group.committed[A] == (10, letters(11, 14).text())
+    assert rig.resume(A) == 12
+    rig.kept.advance(A, 20, 20, None)
+    assert rig.kept.metadata([A, B]) == {A: NONE.text()}
+
+
+@pytest.mark.parametrize("by", ["its topic was created again", "a reset"])
+def test_a_position_that_was_set_back_begins_with_none(by: str) -> None:
+    rig = Rig()
+    rig.complete({A: 0})
+    rig.kept.advance(A, 20, 10, letters(12))
+    if by == "a reset":
+        rig.group.committed[A] = (5, "")
+        rig.kept.forget()
+    rig.complete({A: 5})
+    assert rig.group.committed[A] == (5, NONE.text())
+    assert rig.resume(A) == 5
+    assert rig.kept.metadata([A]) == {A: NONE.text()}
+
+
+def test_letters_of_records_that_the_sink_may_read_again_are_kept() -> None:
+    rig = Rig()
+    rig.complete({A: 0})
+    rig.kept.advance(A, 10, None, letters(*range(10)))
+    assert rig.kept.metadata([A]) == {A: letters(*range(10)).text()}, "it has none of these records"
+    rig.kept.advance(A, 20, 18, letters(*range(10), 12, 18, 19))
+    assert rig.kept.metadata([A]) == {A: letters(18, 19).text()}
+    assert rig.resume(A) == 18
+    rig.complete({A: 18})
+    assert rig.group.committed[A] == (0, NONE.text()), "the sink resumes there, which is no reset"
+    rig.kept.advance(A, 25, 25, None)
+    assert rig.kept.metadata([A]) == {A: NONE.text()}
+
+
+def test_after_a_failure_they_are_read_again() -> None:
+    """A part of the batch may have committed letters."""
+    rig = Rig()
+    rig.complete({A: 0})
+    rig.group.committed[A] = (0, letters(3).text())
+    rig.kept.failed()
+    rig.complete({A: 0})
+    rig.kept.advance(A, 2, 2, None)
+    assert rig.kept.metadata([A]) == {A: letters(3).text()}
+
+
+def test_no_batch_begins_during_a_rebalance() -> None:
+    rig = Rig()
+    rig.group.current = None
+    with pytest.raises(RetriableError, match="rebalances"):
+        rig.complete({A: 0})
+    assert rig.group.committed == {}
+
+
+def test_without_a_queue_or_offsets_of_the_sink_nothing_is_kept() -> None:
+    rig = Rig()
+    rig.kept.active = False
+    rig.complete({A: 0})
+    rig.kept.advance(A, 5, 5, None)
+    assert (rig.kept.of(A), rig.kept.metadata([A]), rig.group.committed, rig.flushed) == (None, {}, {}, 0)
+    assert rig.kept.knows(A)
