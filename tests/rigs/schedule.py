@@ -30,6 +30,7 @@ UNITS: Final[tuple[tuple[str, ...], ...]] = (
     ("integration/test_engine.py",),
     ("integration/test_spark_cluster.py",),
     ("integration/test_worker_crash.py",),
+    ("integration/test_letters_crash.py",),
     ("integration/test_demo.py",),
     ("integration/test_worker_security.py",),
     tuple(f"integration/test_{name}.py" for name in _JAVA_WORKER),
