@@ -14,7 +14,6 @@ letters are written, whatever earlier ones the queue has.
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -22,12 +21,12 @@ from typing import Final
 from typing_extensions import override
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_in_group import LettersInGroup
 from spark_tasks.dead_letters.letters_once import Ends, LettersOnce, Search, queue_ends
 from spark_tasks.dead_letters.written_letters import WrittenLetters
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
+from spark_tasks.sinks.marks import Marks
 
 _PREFIX: Final = "heeler-letters:"
 _FORM: Final = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
@@ -38,50 +37,6 @@ _LONGEST: Final = 4096  # Kafka's default offset.metadata.max.bytes
 class _Mark:
     position: int
     ends: Ends
-
-
-class Marks(ABC):
-    """What a task knows of the letters of its partitions. Only if `active`: otherwise it does nothing."""
-
-    def __init__(self) -> None:
-        self.active = False
-
-    @abstractmethod
-    def forget(self) -> None:
-        """Reads it again before the next batch, because another member may have committed something else."""
-
-    @abstractmethod
-    def complete(
-        self, positions: Callable[[], Mapping[TopicPartition, int]], consumer: GroupConsumer,
-        commit: Callable[[], None], timeout_ms: int,
-    ) -> None:
-        """Finds what is known of each position, or commits that there is nothing. `commit`: commits the pending
-        offsets. Raises ConnectErrors of Kafka.
-        """
-
-    @abstractmethod
-    def knows(self, partition: TopicPartition) -> bool:
-        """Whether this partition's next records may be written: not before `complete` has found it."""
-
-    @abstractmethod
-    def of(self, partition: TopicPartition) -> LettersOnce | LettersInGroup | None:
-        """How the letters of this partition's next records are written; None for at least once."""
-
-    @abstractmethod
-    def advance(
-        self, partition: TopicPartition, position: int, written_to: int | None, search: Search | WrittenLetters | None
-    ) -> None:
-        """The sink has committed a batch that ended before `position`. `written_to`: the offset after its last record
-        in the sink, None if that is unknown or there is none. `search`: from OnceSender.
-        """
-
-    @abstractmethod
-    def failed(self) -> None:
-        """A batch has failed. It will be repeated."""
-
-    @abstractmethod
-    def metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """What is committed with the offsets of these partitions."""
 
 
 class LetterMarks(Marks):

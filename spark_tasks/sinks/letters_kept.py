@@ -23,7 +23,7 @@ from spark_tasks.dead_letters.written_letters import WrittenLetters, parsed
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.transactional_offsets import GroupGeneration, NotAMemberError
-from spark_tasks.sinks.letter_marks import Marks
+from spark_tasks.sinks.marks import Marks
 
 
 @dataclass(frozen=True, slots=True)

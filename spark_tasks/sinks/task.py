@@ -41,8 +41,9 @@ from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.api import SinkConnector
 from spark_tasks.sinks.commits import COMMIT_TIMEOUT_MS, PendingOffsets
 from spark_tasks.sinks.lending import Lending
-from spark_tasks.sinks.letter_marks import LetterMarks, Marks
+from spark_tasks.sinks.letter_marks import LetterMarks
 from spark_tasks.sinks.letters_kept import LettersKept
+from spark_tasks.sinks.marks import Marks
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.replay_commit import commit_replay
 from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit, messages_of

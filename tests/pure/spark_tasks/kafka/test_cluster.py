@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kafka.errors import KafkaConnectionError, NotCoordinatorError
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import CoordinatorType, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import InitProducerIdResponse
 
 from spark_tasks.kafka import cluster as module
@@ -153,7 +153,7 @@ class MovedCoordinator:
     def forget_brokers(self) -> None:
         pass
 
-    def forget_coordinator(self, _transactional_id: str) -> None:
+    def forget_coordinator(self, _transactional_id: str, _kind: CoordinatorType) -> None:
         self.known = None
 
     async def send(self, _request: Any, node: int) -> InitProducerIdResponse:
