@@ -287,6 +287,15 @@ class LeaveBehind:
         return os.getpid()
 
 
+@dataclass(frozen=True)
+class LoopOnOneCpu:
+    """Loops, always on the same CPU."""
+
+    def run(self) -> None:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        _loop()
+
+
 def _loop() -> None:
     while True:
         pass

@@ -45,6 +45,7 @@ from tests.rigs.splits import (
     ImportUsual,
     KillWorker,
     LeaveBehind,
+    LoopOnOneCpu,
     OomScore,
 )
 from tests.rigs.support import wait_until
@@ -604,6 +605,16 @@ def test_usual_plugins_share_processes(
         assert pids <= {process.pid for process in processes.started}
     assert len(processes.started) == most
     assert "executor process" not in caplog.text, "none is replaced, or kept for a connector"
+
+
+@pytest.mark.integration  # processes of their own
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_the_time_that_splits_have_waited_for_a_cpu_is_known(real: Rig) -> None:
+    starved = real.submit("a-0", LoopOnOneCpu(), LoopOnOneCpu())
+    before = wait_until(lambda: real.pool.ready_s(starved))
+    wait_until(lambda: real.pool.ready_s(starved) > before + 0.5)
+    real.pool.cancel(starved)
+    assert real.pool.ready_s(starved) == 0.0
 
 
 @pytest.mark.integration  # processes of their own
