@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.herder import healing, leadership, rebalance, restarts, task_configs, work
+from actors.herder import automatic_restarts, leadership, rebalance, restarts, task_configs, work
 from actors.herder.effects import SetLoggerLevel, Timer
 from actors.herder.events import TimerFired
 from actors.herder.instance import RestartCause
@@ -86,7 +86,7 @@ def process(turn: Turn) -> None:
         # For an updated connector, its next start is logged.
         turn.log("DEBUG" if remains else "INFO", f"{connector}: config {what} the connector", connector)
         work.stop(turn, connector, restart=RestartCause.REPLACEMENT if remains else RestartCause.NONE)
-    healing.on_new_configs(turn, state.connector_updates)
+    automatic_restarts.on_new_configs(turn, state.connector_updates)
     for connector in targets:
         _apply_target_state(turn, connector)
     if wants_rebalance and pause == 0:

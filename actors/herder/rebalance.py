@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from actors.assignment.protocol import Allocation, Protocol
-from actors.herder import healing, leadership, work
+from actors.herder import automatic_restarts, leadership, work
 from actors.herder.continuations import JoinAgain, Released, ResolveAssignment
 from actors.herder.effects import Timer
 from actors.herder.events import Loaded, TimerFired
@@ -274,7 +274,7 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
         work.repeat_statuses(turn)
     else:
         work.repeat_statuses(turn, lost=True)
-    healing.on_new_assignment(turn)
+    automatic_restarts.on_new_assignment(turn)
     work.start_missing(turn)
     if standing.next_rebalance is not NextRebalance.OWED:
         work.tell_moved(turn)

@@ -153,7 +153,7 @@ def run(turn: Turn, queued: Queued) -> None:
     elif isinstance(queued.request, Publish):
         task_configs.publish(turn, queued.request)
     elif isinstance(queued.request, Restart):
-        restarts.heal(turn, queued.request)
+        restarts.restart_automatically(turn, queued.request)
     elif isinstance(queued.request, RecordFencing):
         zombie_fencing.check(turn, queued.request)
     elif isinstance(queued.request, PatchConnector) and request_id is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from actors.errors import NotAssignedError, NotLeaderError, RequestTargetError
-from actors.herder import healing, work
+from actors.herder import automatic_restarts, work
 from actors.herder.instance import RestartCause
 from actors.herder.own_requests import Restart
 from actors.herder.turn import Turn
@@ -91,9 +91,9 @@ def _restart(turn: Turn, request: RestartRequest) -> None:
             work.stop(turn, item, restart=RestartCause.RESTART)
 
 
-def heal(turn: Turn, request: Restart) -> None:
+def restart_automatically(turn: Turn, request: Restart) -> None:
     """Restarts automatically what has failed or stalled (errors.restart.*)."""
-    if healing.begin(turn, request):
+    if automatic_restarts.begin(turn, request):
         turn.log("DEBUG", f"{request.item}: restarting after a {request.cause.value} (errors.restart.policy)",
                  request.item)
         work.stop(turn, request.item, restart=request.cause)

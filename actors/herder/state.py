@@ -29,7 +29,7 @@ from actors.herder.standing import (
 )
 from actors.messages.correlation_ids import Epoch, OpId, RequestId
 from actors.messages.requests import Request, RequestStage
-from spark_tasks.config.healing import Healing
+from spark_tasks.config.restart_policy import RestartPolicy
 from storage.config.state import ClusterConfigState, RestartRequest
 from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, WorkerId
 from storage.status.state import Restarts
@@ -63,7 +63,7 @@ class HerderSettings:
     exactly_once: bool = False
     sessioned: bool = True  # requests between workers are signed if the group's protocol requires it
     connector_type: Callable[[Config], str] = field(default=lambda _: "unknown", compare=False)  # returns at once
-    healing: Callable[[Config], Healing] = field(default=lambda _: Healing(), compare=False)
+    restart_policy: Callable[[Config], RestartPolicy] = field(default=lambda _: RestartPolicy(), compare=False)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -81,7 +81,7 @@ class Queued:
 
 
 @dataclass(frozen=True, slots=True)
-class Healed:
+class AutomaticRestarts:
     """The automatic restarts of an item that failed or stalled (errors.restart.*).
 
     `epoch`: the instance that failed; `cause`: why, in one line; `outlook`: when the next restart is planned (ms),
@@ -117,7 +117,7 @@ class HerderState:
     to the leader, and `release` is what the group waits for. `busy` is the op that the queue waits for. `claims` counts
     the answers to claims to write the config topic; `failed_claims` and `failed_keys` count failures in a row, of
     claims and of writing a session key. `request_timeout_at`: when the timer for requests that have waited too long
-    fires. `healed`: the automatic restarts of what failed or stalled. `clock_ms`: the time of the last event.
+    fires. `automatic_restarts`: of what failed or stalled. `clock_ms`: the time of the last event.
     """
 
     settings: HerderSettings
@@ -146,7 +146,7 @@ class HerderState:
     failed_claims: int = 0
     failed_keys: int = 0
     fencings: Mapping[ConnectorName, Fencing] = field(default_factory=dict)
-    healed: Mapping[ItemId, Healed] = field(default_factory=dict)
+    automatic_restarts: Mapping[ItemId, AutomaticRestarts] = field(default_factory=dict)
     counter: int = 0
     stage: RequestStage | None = None
     changed: frozenset[ItemId] = field(default=frozenset(), compare=False)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from actors.herder import (
+    automatic_restarts,
     config_changes,
-    healing,
     leadership,
     rebalance,
     request_timeouts,
@@ -118,8 +118,8 @@ EVENTS: Mapping[Kind, Mapping[Phase, Handler]] = {
         (impossible, (LOADING,)), (work.on_report, (*RUNNING, HALTED)), (shutdown.on_report, (HALTING,))),
     TaskStateReported: _row(
         (impossible, (LOADING,)), (work.on_report, (*RUNNING, HALTED)), (shutdown.on_report, (HALTING,))),
-    InstanceStalled: _row((impossible, (LOADING,)), (healing.on_stalled, RUNNING), (ignored, ENDING)),
-    InstanceRecovered: _row((impossible, (LOADING,)), (healing.on_recovered, RUNNING), (ignored, ENDING)),
+    InstanceStalled: _row((impossible, (LOADING,)), (automatic_restarts.on_stalled, RUNNING), (ignored, ENDING)),
+    InstanceRecovered: _row((impossible, (LOADING,)), (automatic_restarts.on_recovered, RUNNING), (ignored, ENDING)),
     HaltRequested: _row((shutdown.on_requested, (LOADING, *RUNNING)), (ignored, ENDING)),
     Timer.STOP: _row(
         (impossible, (LOADING,)), (work.on_stop_timeout, RUNNING), (shutdown.on_stop_timeout, (HALTING,)),

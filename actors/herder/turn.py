@@ -24,7 +24,7 @@ from actors.herder.standing import (
     StatusWrites,
     Syncing,
 )
-from actors.herder.state import Healed, HerderState, Queued, connector_of
+from actors.herder.state import AutomaticRestarts, HerderState, Queued, connector_of
 from actors.messages.commands import PutStatus
 from actors.messages.correlation_ids import OpId, RequestId
 from actors.messages.requests import Request, RequestStage
@@ -56,14 +56,14 @@ class Turn:
             until_ms = None if queued.until_ms is None else queued.until_ms - by_ms
             return replace(queued, at_ms=queued.at_ms - by_ms, until_ms=until_ms)
 
-        def before(healed: Healed) -> Healed:
-            outlook = healed.outlook if healed.next_ms is None else healed.next_ms - by_ms
-            return replace(healed, outlook=outlook, recent=tuple(at - by_ms for at in healed.recent))
+        def before(known: AutomaticRestarts) -> AutomaticRestarts:
+            outlook = known.outlook if known.next_ms is None else known.next_ms - by_ms
+            return replace(known, outlook=outlook, recent=tuple(at - by_ms for at in known.recent))
 
         state = self.state
-        self.state = replace(state, queue=tuple(map(earlier, state.queue)),
-                             validating={id_: earlier(queued) for id_, queued in state.validating.items()},
-                             healed={item: before(healed) for item, healed in state.healed.items()})
+        automatic_restarts = {item: before(known) for item, known in state.automatic_restarts.items()}
+        self.state = replace(state, queue=tuple(map(earlier, state.queue)), automatic_restarts=automatic_restarts,
+                             validating={id_: earlier(queued) for id_, queued in state.validating.items()})
 
     def enter(self, standing: Standing) -> None:
         """Changes the standing in the group."""
@@ -192,11 +192,11 @@ class Turn:
             return
         safe = state in (State.UNASSIGNED, State.FAILED) and not (first and self.state.membership is not None)
         generation = NO_GENERATION if disowned else self.state.generation
-        healed = self.state.healed.get(item) if state is not State.UNASSIGNED else None
+        known = self.state.automatic_restarts.get(item) if state is not State.UNASSIGNED else None
         instance = self.state.instances.get(item)
         is_current = instance is not None and not instance.stopping and instance.state is state
         stalled = instance.stalled if instance is not None and is_current else None
         trace = trace and shortened(trace, MAX_TRACE)
         status = Status(item, state, self.state.settings.worker_id, generation, trace, version,
-                        None if healed is None else healed.restarts, stalled)
+                        None if known is None else known.restarts, stalled)
         self.effects.append(PutStatus(status, safe))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from actors.errors import ConflictError
-from actors.herder import healing
+from actors.herder import automatic_restarts
 from actors.herder.continuations import AnswerWith, GeneratedTasks, OffsetsRead, Released, WriteNext
 from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance, Timer
 from actors.herder.events import TimerFired
@@ -46,7 +46,7 @@ def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (),
         return
     epoch = Epoch(turn.next_number())
     turn.set_instance(item, Instance(epoch, waiting=waiting, restarted=restarted))
-    healing.on_started(turn, item)
+    automatic_restarts.on_started(turn, item)
     if restarted.is_announced:
         turn.status(item, State.RESTARTING)
     if isinstance(item, ConnectorTaskId):
@@ -69,7 +69,7 @@ def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, resta
     stopping = Stopping(restart, disowned)
     turn.set_instance(item, replace(instance, stopping=stopping, waiting=instance.waiting + waiting))
     if not instance.stopping:
-        healing.on_stopping(turn, item, disowned=disowned)
+        automatic_restarts.on_stopping(turn, item, disowned=disowned)
         turn.emit(StopInstance(item, instance.epoch))
         turn.timer((Timer.STOP, str(instance.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
 
@@ -163,7 +163,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     turn.set_instance(item, replace(instance, state=report.state, trace=report.trace, version=report.version,
                                     waiting=waiting, permanent=report.permanent, stalled=stalled))
     if report.state is State.FAILED and not instance.stopping:
-        healing.on_failed(turn, item)
+        automatic_restarts.on_failed(turn, item)
     first = instance.state is None and not instance.stopping
     turn.status(item, report.state, report.trace, report.version, first=first)
     # As in Kafka Connect, where only the creation of a task belongs to the request to restart it.

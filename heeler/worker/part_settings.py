@@ -13,9 +13,9 @@ from actors.group.coordinator import GroupSettings
 from actors.herder.state import HerderSettings
 from actors.messages.requests import SIGNATURE_DIGESTS
 from heeler.worker.config import WorkerConfig
-from spark_tasks.config import healing
-from spark_tasks.config.healing import Healing
+from spark_tasks.config import restart_policy
 from spark_tasks.config.record_limit import MAX_RECORD_KEY
+from spark_tasks.config.restart_policy import RestartPolicy
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_properties import of_worker
 from spark_tasks.spark.executor import result_limit
@@ -29,18 +29,18 @@ _CONVERTERS = ("key.converter", "value.converter", "header.converter", "plugin.p
 _LONG_KEYS = ("HmacMD5", "HmacSHA1")  # 64 bytes, as in Java: a leader with another size would replace the key
 
 
-def healing_of(worker: Mapping[str, Any]) -> Callable[[Config], Healing]:
+def restart_policy_of(worker: Mapping[str, Any]) -> Callable[[Config], RestartPolicy]:
     """Returns a function that gives the restart policy of a connector; with invalid settings, it is not restarted.
     `worker`: the values of its configuration.
     """
 
-    def of(connector: Config) -> Healing:
+    def of(connector: Config) -> RestartPolicy:
         try:
-            return Healing.of(worker, connector)
+            return RestartPolicy.of(worker, connector)
         except ConfigError as error:
             _logger.warning("%s is not restarted automatically, because its settings for that are invalid: %s",
                             connector.get("name"), error)
-            return Healing()
+            return RestartPolicy()
 
     return of
 
@@ -51,14 +51,14 @@ def progress_limit(worker: Mapping[str, Any]) -> Callable[[Config], float]:
     """
 
     def of(connector: Config) -> float:
-        if healing.PROGRESS_TIMEOUT not in connector:  # thousands of connectors may start at once
-            return float(worker[healing.PROGRESS_TIMEOUT]) / 1000
+        if restart_policy.PROGRESS_TIMEOUT not in connector:  # thousands of connectors may start at once
+            return float(worker[restart_policy.PROGRESS_TIMEOUT]) / 1000
         try:
-            values = healing.settings(worker, connector)
+            values = restart_policy.settings(worker, connector)
         except ConfigError as error:
             _logger.warning("%s: the worker's task.progress.timeout.ms applies: %s", connector.get("name"), error)
-            values = healing.settings(worker, {})
-        return float(values[healing.PROGRESS_TIMEOUT]) / 1000
+            values = restart_policy.settings(worker, {})
+        return float(values[restart_policy.PROGRESS_TIMEOUT]) / 1000
 
     return of
 
@@ -79,7 +79,7 @@ def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callab
         verification_algorithms=tuple(config["inter.worker.verification.algorithms"]),
         exactly_once=config.exactly_once,
         connector_type=connector_type,
-        healing=healing_of(config.values),
+        restart_policy=restart_policy_of(config.values),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from spark_tasks.config import healing, scaling
+from spark_tasks.config import restart_policy, scaling
 from spark_tasks.config.connector_keys import COMMON, SINK, SOURCE
 from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue
 from spark_tasks.config.masking import hide_passwords
@@ -107,8 +107,8 @@ def _unfit_version(name: str, subject: Subject) -> ConfigInfos:
 def _framework(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     chain = links(subject.props)
     definition = base_def(subject, SINK if subject.is_sink else SOURCE)
-    if healing.is_configured(subject.props):  # only if they are used: otherwise the keys are exactly Kafka Connect's
-        definition = definition.plus(healing.CONNECTOR)
+    if restart_policy.is_configured(subject.props):  # otherwise the keys are exactly Kafka Connect's
+        definition = definition.plus(restart_policy.CONNECTOR)
     if scaling.is_configured(subject.props):
         definition = definition.plus(scaling.SCALING)
     definition = definition.plus(*(chain_def(link, subject.props, subject.plugins) for link in chain))

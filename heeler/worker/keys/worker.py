@@ -9,7 +9,7 @@ from actors.messages.requests import SIGNATURE_DIGESTS
 from heeler.java_host.settings import DISCOVERY, GRACE, JAVA_KEYS
 from heeler.worker.keys.clients import CLIENT_KEYS
 from rest.server.keys import REST_KEYS
-from spark_tasks.config import healing
+from spark_tasks.config import restart_policy
 from spark_tasks.config.definition import (
     ConfigDef,
     ConfigKey,
@@ -175,7 +175,7 @@ HEELER_KEYS = ConfigDef(
 )
 
 WORKER_KEYS = GROUP_KEYS.plus(
-    STORAGE_KEYS, RUNTIME_KEYS, REST_KEYS, CLIENT_KEYS, HEELER_KEYS, JAVA_KEYS, healing.WORKER)
+    STORAGE_KEYS, RUNTIME_KEYS, REST_KEYS, CLIENT_KEYS, HEELER_KEYS, JAVA_KEYS, restart_policy.WORKER)
 """All keys of a worker."""
 
 HOST_KEYS = ConfigDef(*(WORKER_KEYS.keys[name] for name in (*JAVA_KEYS.keys, DISCOVERY, GRACE)))

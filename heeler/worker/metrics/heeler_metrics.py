@@ -28,7 +28,7 @@ def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
     page.add("heeler_connector_state", "gauge", f"The connector's state: {_NUMBERS}.",
              [(row.labels, STATES[row.state]) for row in rows if row.state is not None])
     _restarts(page, "connector", rows)
-    _healing(page, "connector", rows)
+    _automatic_restarts(page, "connector", rows)
 
 
 def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
@@ -36,7 +36,7 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     page.add("heeler_task_state", "gauge", f"The task's state: {_NUMBERS}. Includes tasks that failed to start.",
              [(row.labels, STATES[row.state]) for row in rows])
     _restarts(page, "task", rows)
-    _healing(page, "task", rows)
+    _automatic_restarts(page, "task", rows)
     with_metrics: list[tuple[TaskRow, TaskMetrics]] = [(row, row.metrics) for row in rows if row.metrics is not None]
     places = [row.labels for row, _ in with_metrics]
     by_stage = page.kept.get("stages", places, lambda: [
@@ -106,14 +106,14 @@ def _errors(page: Page, with_metrics: Sequence[tuple[TaskRow, TaskMetrics]]) -> 
                 [count for _, errors in rows for count in errors.values()])
 
 
-def _healing(page: Page, kind: str, rows: Iterable[TaskRow | ConnectorRow]) -> None:
-    healings = [(row.labels, row.healing) for row in rows if row.healing is not None]
+def _automatic_restarts(page: Page, kind: str, rows: Iterable[TaskRow | ConnectorRow]) -> None:
+    planned = [(row.labels, row.automatic) for row in rows if row.automatic is not None]
     page.add(f"heeler_{kind}_failure_permanent", "gauge", f"1 while the {kind} stays FAILED despite "
              "errors.restart.policy, because a restart cannot fix the failure.",
-             [(place, int(healing.permanent)) for place, healing in healings])
+             [(place, int(restarts.permanent)) for place, restarts in planned])
     page.add(f"heeler_{kind}_next_restart_timestamp_seconds", "gauge", f"When the {kind} will be restarted "
              "(errors.restart.policy), in seconds since 1970; no series if no restart is planned.",
-             [(place, healing.next_ms / 1000) for place, healing in healings if healing.next_ms is not None])
+             [(place, restarts.next_ms / 1000) for place, restarts in planned if restarts.next_ms is not None])
 
 
 def worker(page: Page, seen: Observed, where: str, version: str) -> None:

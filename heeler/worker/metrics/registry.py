@@ -129,7 +129,7 @@ class WorkerMetrics:
                 plugins_by_task[task] = plugins
                 rows.append(TaskRow(task, self.worker_id, status.state, now, self._tasks.get(task),
                                     self._seen.restarts.get(task, {}), inboxes.get(task), plugins[1],
-                                    healing=status.restarts))
+                                    automatic=status.restarts))
         self._plugins_of_tasks = plugins_by_task
         return rows
 
@@ -159,7 +159,7 @@ class WorkerMetrics:
                 (status.version if status is not None else None) or "unknown", by_name.get(name, []),
                 self._seen.restarts.get(name, {}), inboxes.get(name),
                 plugins.figures() if plugins is not None else None,
-                healing=status.restarts if status is not None and runs_here else None))
+                automatic=status.restarts if status is not None and runs_here else None))
         return rows
 
 

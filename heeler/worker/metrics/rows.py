@@ -49,7 +49,7 @@ class TaskPlugins(NamedTuple):
 
 @dataclass(slots=True)
 class TaskRow:
-    """A task of this worker. `metrics`: None if it could not be created. `healing`: its automatic restarts
+    """A task of this worker. `metrics`: None if it could not be created. `automatic`: its automatic restarts
     (errors.restart.policy).
     """
 
@@ -63,7 +63,7 @@ class TaskRow:
     plugins: TaskPlugins = TaskPlugins()  # noqa: RUF009 - immutable
     labels: str = ""
     ratios: tuple[float, float] = (0.0, 0.0)
-    healing: Restarts | None = None
+    automatic: Restarts | None = None
 
     def __post_init__(self) -> None:
         self.labels = _of_task(self.id, self.worker)
@@ -73,7 +73,7 @@ class TaskRow:
 
 @dataclass(slots=True)
 class ConnectorRow:
-    """A connector that has its instance, or only tasks (`state` None), on this worker. `healing`: see TaskRow."""
+    """A connector that has its instance, or only tasks (`state` None), on this worker. `automatic`: see TaskRow."""
 
     name: ConnectorName
     worker: WorkerId
@@ -86,7 +86,7 @@ class ConnectorRow:
     queue: int | None = None
     plugins: Figures | None = None
     labels: str = ""
-    healing: Restarts | None = None
+    automatic: Restarts | None = None
 
     def __post_init__(self) -> None:
         self.labels = _of_connector(self.name, self.worker)

@@ -24,7 +24,7 @@ from actors.messages.requests import (
     SetTargetState,
     StopConnectorRequest,
 )
-from spark_tasks.config.healing import Healing
+from spark_tasks.config.restart_policy import RestartPolicy
 from storage.config.state import RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
 from tests.rigs.herder.node import Node
@@ -37,9 +37,9 @@ OPERATIONS = 40
 WEIGHTS = (None, None, "2", "5", "50", "many")  # what is not a number counts as 1
 
 
-def healing(config: Mapping[str, str]) -> Healing:
+def restart_policy(config: Mapping[str, str]) -> RestartPolicy:
     """A third of the configurations let failed items be restarted."""
-    return Healing(failed=config.get("v") in HEALING, stalled=config.get("v") == "1", limit=3, period_ms=20_000)
+    return RestartPolicy(failed=config.get("v") in HEALING, stalled=config.get("v") == "1", limit=3, period_ms=20_000)
 
 
 def make(seed: int, *, heals: bool = True) -> World:
@@ -49,7 +49,7 @@ def make(seed: int, *, heals: bool = True) -> World:
     return World(
         3, seed=seed, protocol=list(Protocol)[seed % 3], max_delay_ms=chance.choice((0, 0, 3000, 300_000)),
         settings={"transactional_leader": chance.random() < 0.3, "unsync_backoff_ms": 20_000,
-                  **({"healing": healing} if heals else {})},
+                  **({"restart_policy": restart_policy} if heals else {})},
         chances={} if calm else {"write": 0.02, "publish": 0.1, "start": 0.02},
     )
 
@@ -134,8 +134,8 @@ def check_healed(world: World) -> None:
     for node in world.living():
         for instance in node.instances.values():
             config = world.config.connector_configs[connector_of(instance.item)]
-            known = node.state.healed.get(instance.item)
-            if instance.state is State.FAILED and healing(config).failed:
+            known = node.state.automatic_restarts.get(instance.item)
+            if instance.state is State.FAILED and restart_policy(config).failed:
                 assert known is not None, f"{instance.item}\n{world.story()}"
                 assert known.outlook == "permanent", f"{instance.item}: {known}\n{world.story()}"
             assert known is None or known.next_ms is None, f"{instance.item}: {known}\n{world.story()}"

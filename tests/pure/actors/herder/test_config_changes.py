@@ -15,7 +15,7 @@ from actors.herder.events import Event, Loaded, RequestReceived, TimerFired
 from actors.herder.instance import Instance, RestartCause
 from actors.herder.own_requests import Restart
 from actors.herder.standing import Follower, Joining, Phase, Resolved, member_of
-from actors.herder.state import Healed, HerderSettings, HerderState, Queued
+from actors.herder.state import AutomaticRestarts, HerderSettings, HerderState, Queued
 from actors.messages.commands import ReadConfigToEnd, RequestRejoin
 from actors.messages.correlation_ids import Epoch, RequestId
 from actors.messages.events import ConfigChanged, ConfigOpDone, Joined, JoinPreparing
@@ -177,7 +177,8 @@ def test_a_failed_connector_is_restarted_while_a_rebalance_is_postponed() -> Non
     state, _ = step(state, ConfigChanged(stopped(3, TargetState.STARTED, 1), (TasksUpdated(C, (T,)),)), 1010)
     failed = {**state.instances, C: Instance(Epoch(1), State.FAILED)}
     due = Queued(1020, 10, None, Restart(C, Epoch(1), RestartCause.AFTER_FAILURE))
-    state = replace(state, instances=failed, queue=(due,), healed={C: Healed(Epoch(1), "error", 1020)})
+    planned = {C: AutomaticRestarts(Epoch(1), "error", 1020)}
+    state = replace(state, instances=failed, queue=(due,), automatic_restarts=planned)
     state, effects = step(state, TimerFired((Timer.QUEUE, "")), 1020)
     assert [e.item for e in effects if isinstance(e, StopInstance)] == [C]
     assert state.phase is Phase.RESOLVED

@@ -13,11 +13,11 @@ from actors.herder.events import Event, RequestReceived, TimerFired
 from actors.herder.instance import Instance
 from actors.herder.own_requests import Reconfigure
 from actors.herder.standing import Follower, Joining, Resolved
-from actors.herder.state import Healed, HerderSettings, HerderState
+from actors.herder.state import AutomaticRestarts, HerderSettings, HerderState
 from actors.messages.correlation_ids import Epoch, OpId, RequestId
 from actors.messages.events import ConnectorStateReported, Joined, TaskConfigsGenerated
 from actors.messages.requests import HealthCheck
-from spark_tasks.config.healing import Healing
+from spark_tasks.config.restart_policy import RestartPolicy
 from spark_tasks.errors import ConnectError
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, State, WorkerId
@@ -63,11 +63,11 @@ def test_a_retry_comes_when_its_delay_is_over() -> None:
 
 
 def test_former_restarts_do_not_count_for_longer() -> None:
-    policy = Healing(failed=True, limit=1, period_ms=60_000, first_ms=1000)
-    settings = HerderSettings(WorkerId("me:1"), "g", healing=lambda _: policy)
+    policy = RestartPolicy(failed=True, limit=1, period_ms=60_000, first_ms=1000)
+    settings = HerderSettings(WorkerId("me:1"), "g", restart_policy=lambda _: policy)
     state = HerderState(
         settings, Resolved(Follower(MEMBERSHIP)), store=CONFIG, config=CONFIG, allocation=Allocation((C,)), counter=9,
         instances={C: Instance(Epoch(1), State.RUNNING)}, clock_ms=2 * HOUR,
-        healed={C: Healed(Epoch(1), "failed", recent=(2 * HOUR - 50_000,), count=1)})
+        automatic_restarts={C: AutomaticRestarts(Epoch(1), "failed", recent=(2 * HOUR - 50_000,), count=1)})
     state, _ = step(state, ConnectorStateReported(C, Epoch(1), State.FAILED, "again"), HOUR)
-    assert state.healed[C].next_ms == HOUR + 10_000
+    assert state.automatic_restarts[C].next_ms == HOUR + 10_000

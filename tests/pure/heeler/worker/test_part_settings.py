@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from heeler.worker.part_settings import healing_of
-from spark_tasks.config.healing import WORKER, Healing
+from heeler.worker.part_settings import restart_policy_of
+from spark_tasks.config.restart_policy import WORKER, RestartPolicy
 from tests.rigs.tasks import worker_settings
 
 
@@ -25,18 +25,18 @@ def test_worker_settings_for_tasks_are_parsed() -> None:
 
 
 @pytest.mark.parametrize(("worker", "connector", "expected"), [
-    ({}, {}, Healing()),
-    ({"errors.restart.policy": "failed"}, {}, Healing(failed=True)),
+    ({}, {}, RestartPolicy()),
+    ({"errors.restart.policy": "failed"}, {}, RestartPolicy(failed=True)),
     ({"errors.restart.policy": "all", "errors.restart.limit": "3"}, {"errors.restart.limit": "5"},
-     Healing(failed=True, stalled=True, limit=5)),
-    ({"errors.restart.policy": "all"}, {"errors.restart.policy": "none"}, Healing()),
+     RestartPolicy(failed=True, stalled=True, limit=5)),
+    ({"errors.restart.policy": "all"}, {"errors.restart.policy": "none"}, RestartPolicy()),
     ({}, {"errors.restart.policy": "failed", "errors.restart.period.ms": "5000",
           "errors.restart.backoff.initial.ms": "0", "errors.restart.backoff.max.ms": "7"},
-     Healing(failed=True, period_ms=5000, first_ms=0, longest_ms=7)),
-    ({"errors.restart.policy": "failed"}, {"errors.restart.policy": "sometimes"}, Healing()),
-    ({"errors.restart.policy": "failed"}, {"errors.restart.limit": "${file:x:y}"}, Healing()),
+     RestartPolicy(failed=True, period_ms=5000, first_ms=0, longest_ms=7)),
+    ({"errors.restart.policy": "failed"}, {"errors.restart.policy": "sometimes"}, RestartPolicy()),
+    ({"errors.restart.policy": "failed"}, {"errors.restart.limit": "${file:x:y}"}, RestartPolicy()),
 ])
 def test_a_connectors_restart_policy_takes_precedence(
-    worker: Mapping[str, str], connector: Mapping[str, str], expected: Healing
+    worker: Mapping[str, str], connector: Mapping[str, str], expected: RestartPolicy
 ) -> None:
-    assert healing_of(WORKER.parse(worker))(dict(connector)) == expected
+    assert restart_policy_of(WORKER.parse(worker))(dict(connector)) == expected

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from spark_tasks.config import healing
+from spark_tasks.config import restart_policy
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import PluginNotFoundError, Plugins
 from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfigProvider, FileConfigProvider
@@ -164,11 +164,12 @@ def test_a_prefix_alone_overrides_nothing():
 def test_keys_of_self_healing_are_listed_only_for_connectors_that_use_them():
     config = {"name": "n", "connector.class": "FileStreamSink", "topics": "t", "file": "x"}
     plain = validate_connector(config, plugins=PLUGINS, worker=WORKER)
-    assert not [v for v in plain.to_json()["configs"] if v["value"]["name"] in healing.CONNECTOR.keys]
+    assert not [v for v in plain.to_json()["configs"] if v["value"]["name"] in restart_policy.CONNECTOR.keys]
     more = validate_connector({**config, "errors.restart.policy": "failed", "errors.restart.limit": "0"},
                               plugins=PLUGINS, worker=WORKER)
-    shown = {v["value"]["name"]: v for v in more.to_json()["configs"] if v["value"]["name"] in healing.CONNECTOR.keys}
-    assert shown.keys() == healing.CONNECTOR.keys.keys()
+    values = {v["value"]["name"]: v for v in more.to_json()["configs"]}
+    shown = {name: value for name, value in values.items() if name in restart_policy.CONNECTOR.keys}
+    assert shown.keys() == restart_policy.CONNECTOR.keys.keys()
     assert shown["errors.restart.policy"]["definition"]["group"] == "Error Handling"
     assert more.error_count == plain.error_count + 1
     assert "errors.restart.limit" in shown["errors.restart.limit"]["value"]["errors"][0]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.config.healing import WORKER, Healing
+from spark_tasks.config.restart_policy import WORKER, RestartPolicy
 from spark_tasks.errors import ConfigError
 
 TIMES = st.lists(st.integers(0, 10**9), max_size=30).map(sorted)
@@ -16,7 +16,7 @@ TIMES = st.lists(st.integers(0, 10**9), max_size=30).map(sorted)
 def test_no_period_has_more_restarts_than_the_limit(
     times: list[int], limit: int, period: int, first: int, longest: int
 ) -> None:
-    policy = Healing(failed=True, limit=limit, period_ms=period, first_ms=first, longest_ms=longest)
+    policy = RestartPolicy(failed=True, limit=limit, period_ms=period, first_ms=first, longest_ms=longest)
     done: list[int] = []
     for at in times:
         then = policy.next_ms(done, at)
@@ -29,4 +29,4 @@ def test_no_period_has_more_restarts_than_the_limit(
 
 def test_an_invalid_restart_limit_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"errors\.restart\.limit"):
-        Healing.of(WORKER.parse({}), {"errors.restart.limit": "0"})
+        RestartPolicy.of(WORKER.parse({}), {"errors.restart.limit": "0"})

@@ -11,7 +11,7 @@ from actors.messages.correlation_ids import Epoch
 from actors.messages.events import InstanceRecovered, InstanceStalled
 from actors.messages.requests import PutConnector, RestartConnectorAndTasks, RestartTask, SetTargetState
 from heeler.worker.metrics.observed import Observed
-from spark_tasks.config.healing import Healing
+from spark_tasks.config.restart_policy import RestartPolicy
 from storage.config.state import RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
 from storage.status.state import Restarts, Stall, Status
@@ -22,12 +22,12 @@ C = ConnectorName("c")
 T = ConnectorTaskId(C, 0)
 CAUSE = "failed: OSError: the database is away"
 HANGS = "a read hangs\nFile x.py, line 1"
-POLICY = Healing(failed=True, stalled=True, limit=3, period_ms=100_000, first_ms=1000, longest_ms=3000)
+POLICY = RestartPolicy(failed=True, stalled=True, limit=3, period_ms=100_000, first_ms=1000, longest_ms=3000)
 
 
-def started(policy: Healing = POLICY, workers: int = 1, seed: int | None = None) -> World:
+def started(policy: RestartPolicy = POLICY, workers: int = 1, seed: int | None = None) -> World:
     """A cluster with a connector of one task."""
-    world = World(workers, seed=seed, settings={"healing": lambda _: policy})
+    world = World(workers, seed=seed, settings={"restart_policy": lambda _: policy})
     world.settle()
     put(world, v="0")
     world.settle()
@@ -71,7 +71,7 @@ def test_a_failed_item_is_restarted_after_a_pause(item: ItemId) -> None:
 
 
 def test_without_a_policy_nothing_is_restarted_and_statuses_are_unchanged() -> None:
-    world = started(Healing())
+    world = started(RestartPolicy())
     home(world, T).fail(T)
     run(world, 1_000_000)
     assert (said(world).state, said(world).restarts) == (State.FAILED, None)
@@ -130,7 +130,7 @@ def test_a_new_configuration_makes_pauses_short_again() -> None:
 
 def test_a_new_policy_restarts_failed_tasks_and_its_removal_ends_restarts() -> None:
     """Also while the connector is paused: its tasks get the new configuration when it resumes."""
-    world = World(1, settings={"healing": lambda config: POLICY if config.get("v") == "1" else Healing()})
+    world = World(1, settings={"restart_policy": lambda config: POLICY if config.get("v") == "1" else RestartPolicy()})
     world.settle()
     put(world, v="0")
     world.settle()
@@ -186,7 +186,7 @@ def test_another_worker_starts_counting_from_zero() -> None:
     node.fail(T)
     world.settle()
     assert said(world).state is State.RUNNING
-    assert list(node.state.healed) == [T]
+    assert list(node.state.automatic_restarts) == [T]
 
 
 def stall(world: World, item: ItemId = T) -> Node:
@@ -237,7 +237,7 @@ def test_another_restart_of_a_stalled_task_cancels_the_planned_one() -> None:
 
 
 def test_a_stalled_task_is_only_reported_unless_the_policy_restarts_it() -> None:
-    world = started(Healing(failed=True))
+    world = started(RestartPolicy(failed=True))
     node = stall(world)
     before = node.running[T][0]
     run(world, 100_000)
@@ -255,7 +255,7 @@ def test_a_stalled_task_is_only_reported_unless_the_policy_restarts_it() -> None
 def test_a_task_that_stalled_and_then_failed_has_failed() -> None:
     """Even if the watchdog's report arrives last."""
     for seed in range(10):
-        world = started(Healing(), seed=seed)
+        world = started(RestartPolicy(), seed=seed)
         stall(world).fail(T)
         world.settle()
         assert (said(world).state, said(world).stalled) == (State.FAILED, None)
@@ -308,7 +308,7 @@ def test_a_connector_whose_stop_takes_long_is_not_restarted_when_it_has_stopped(
 
 
 def test_a_connector_that_has_failed_makes_no_progress_again() -> None:
-    world = started(Healing())
+    world = started(RestartPolicy())
     node = home(world, C)
     epoch = Epoch(node.running[C][0])
     node.tell("watchdog", InstanceStalled(C, epoch, HANGS, 400, hangs=True))

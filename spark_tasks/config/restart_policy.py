@@ -72,7 +72,7 @@ def is_configured(config: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Healing:
+class RestartPolicy:
     """The settings of one connector and its tasks. `failed`, `stalled`: whether to restart what has failed or stalled.
     `limit`: the maximum number of restarts in `period_ms`. `first_ms`, `longest_ms`: the first and the longest pause.
     """
@@ -85,7 +85,7 @@ class Healing:
     longest_ms: int = 300_000
 
     @classmethod
-    def of(cls, worker: Mapping[str, Any], connector: Mapping[str, Any]) -> Healing:
+    def of(cls, worker: Mapping[str, Any], connector: Mapping[str, Any]) -> RestartPolicy:
         """Parses the connector's configuration. `worker`: the worker's values of WORKER. Raises ConfigError."""
         values = settings(worker, connector)
         policy = values["errors.restart.policy"]

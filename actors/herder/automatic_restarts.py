@@ -1,8 +1,8 @@
-"""Self-healing (errors.restart.*): connectors and tasks that failed or stalled are restarted after a delay that
+"""Automatic restarts (errors.restart.*): connectors and tasks that failed or stalled are restarted after a delay that
 doubles, a limited number of times in a period. A failure that a restart cannot fix is left to an operator.
 
-This module decides; the restart goes through the queue like a request (restarts.heal), so it happens only while the
-group is stable.
+This module decides; the restart goes through the queue like a request (restarts.restart_automatically), so it happens
+only while the group is stable.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import replace
 from actors.herder.instance import RestartCause
 from actors.herder.own_requests import Restart
 from actors.herder.standing import Phase
-from actors.herder.state import Healed, connector_of
+from actors.herder.state import AutomaticRestarts, connector_of
 from actors.herder.turn import Turn
 from actors.messages.events import InstanceRecovered, InstanceStalled
-from spark_tasks.config.healing import Healing
+from spark_tasks.config.restart_policy import RestartPolicy
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State
 from storage.status.state import Stall
 
@@ -24,10 +24,10 @@ MAX_CAUSE = 300  # characters
 MAX_STALL = 20_000  # characters: the stacks of a few processes
 
 
-def policy_of(turn: Turn, item: ItemId) -> Healing:
+def policy_of(turn: Turn, item: ItemId) -> RestartPolicy:
     """The restart policy from the connector's configuration and the worker's."""
     state = turn.state
-    return state.settings.healing(state.config.connector_configs.get(connector_of(item), {}))
+    return state.settings.restart_policy(state.config.connector_configs.get(connector_of(item), {}))
 
 
 def on_failed(turn: Turn, item: ItemId) -> None:
@@ -38,7 +38,7 @@ def on_failed(turn: Turn, item: ItemId) -> None:
         return
     cause = f"failed: {_line(instance.trace or '')}"
     if instance.permanent:
-        before = turn.state.healed.get(item, Healed(instance.epoch))
+        before = turn.state.automatic_restarts.get(item, AutomaticRestarts(instance.epoch))
         _remember(turn, item, replace(before, epoch=instance.epoch, cause=cause, outlook="permanent"))
         turn.log("ERROR", f"{item}: a restart cannot fix this, so it stays FAILED: {cause}", item)
     else:
@@ -66,23 +66,23 @@ def on_stalled(turn: Turn, event: InstanceStalled) -> None:
 
 def on_recovered(turn: Turn, event: InstanceRecovered) -> None:
     """What was stalled makes progress again: cancels its restart."""
-    instance, healed = turn.state.instances.get(event.item), turn.state.healed.get(event.item)
+    instance, known = turn.state.instances.get(event.item), turn.state.automatic_restarts.get(event.item)
     if instance is None or instance.epoch != event.epoch or instance.stopping or instance.stalled is None:
         return
     turn.log("INFO", f"{event.item}: makes progress again after a stall", event.item)
     turn.set_instance(event.item, replace(instance, stalled=None))
-    planned = healed is not None and healed.epoch == event.epoch and healed.next_ms is not None
-    if healed is not None and planned and instance.state is not State.FAILED:
-        _remember(turn, event.item, replace(healed, outlook=None))
+    planned = known is not None and known.epoch == event.epoch and known.next_ms is not None
+    if known is not None and planned and instance.state is not State.FAILED:
+        _remember(turn, event.item, replace(known, outlook=None))
     if instance.state is not None and turn.exists(event.item):
         turn.status(event.item, instance.state, instance.trace, instance.version)
 
 
-def _plan(turn: Turn, item: ItemId, policy: Healing, request: Restart, cause: str) -> None:
-    before = turn.state.healed.get(item, Healed(request.epoch))
+def _plan(turn: Turn, item: ItemId, policy: RestartPolicy, request: Restart, cause: str) -> None:
+    before = turn.state.automatic_restarts.get(item, AutomaticRestarts(request.epoch))
     recent = policy.counted_restarts(before.recent, turn.now)
     next_ms = policy.next_ms(recent, turn.now)
-    _remember(turn, item, Healed(request.epoch, cause, next_ms, recent, before.count))
+    _remember(turn, item, AutomaticRestarts(request.epoch, cause, next_ms, recent, before.count))
     turn.enqueue(None, request, next_ms - turn.now)
     # The restart comes first and the cause last, because the story truncates long lines.
     turn.log("WARNING", f"{item}: restarting in {(next_ms - turn.now) / 1000:g} s, after {len(recent)} of at most "
@@ -92,15 +92,15 @@ def _plan(turn: Turn, item: ItemId, policy: Healing, request: Restart, cause: st
 def begin(turn: Turn, request: Restart) -> bool:
     """A planned restart is due: counts it, unless what it was planned for is over. Returns whether to restart."""
     state, item = turn.state, request.item
-    instance, healed = state.instances.get(item), state.healed.get(item)
-    if instance is None or healed is None or instance.stopping:
+    instance, known = state.instances.get(item), state.automatic_restarts.get(item)
+    if instance is None or known is None or instance.stopping:
         return False
-    if not instance.epoch == healed.epoch == request.epoch:
+    if not instance.epoch == known.epoch == request.epoch:
         return False
-    if request.cause is RestartCause.AFTER_STALL and healed.next_ms is None:  # the task has made progress meanwhile
+    if request.cause is RestartCause.AFTER_STALL and known.next_ms is None:  # the task has made progress meanwhile
         return False
-    recent = (*policy_of(turn, item).counted_restarts(healed.recent, turn.now), turn.now)
-    _remember(turn, item, replace(healed, outlook=None, recent=recent, count=healed.count + 1))
+    recent = (*policy_of(turn, item).counted_restarts(known.recent, turn.now), turn.now)
+    _remember(turn, item, replace(known, outlook=None, recent=recent, count=known.count + 1))
     if turn.exists(item):
         # The instance may take long to stop; meanwhile its status must not show a next attempt that is in the past.
         turn.status(item, State.RESTARTING, None, instance.version)
@@ -111,7 +111,7 @@ def on_stopping(turn: Turn, item: ItemId, *, disowned: bool) -> None:
     """An instance is being stopped for another reason than its planned restart, which is cancelled: stopping may take
     long, and meanwhile the status must not show a next attempt that is in the past.
     """
-    instance, known = turn.state.instances[item], turn.state.healed.get(item)
+    instance, known = turn.state.instances[item], turn.state.automatic_restarts.get(item)
     if known is None or known.next_ms is None or known.epoch != instance.epoch:
         return
     _remember(turn, item, replace(known, outlook=None))
@@ -121,21 +121,21 @@ def on_stopping(turn: Turn, item: ItemId, *, disowned: bool) -> None:
 
 def on_started(turn: Turn, item: ItemId) -> None:
     """A new instance starts, for whatever reason: cancels the restart that was planned for the former one."""
-    known = turn.state.healed.get(item)
+    known = turn.state.automatic_restarts.get(item)
     if known is not None:
         _remember(turn, item, replace(known, outlook=None))
 
 
 def on_new_configs(turn: Turn, connectors: Collection[ConnectorName]) -> None:
     """Configurations have changed: former failures no longer lengthen the next delay, and the policy may be new."""
-    for item, known in turn.state.healed.items():
+    for item, known in turn.state.automatic_restarts.items():
         if connector_of(item) in connectors and policy_of(turn, item).failed:
             _remember(turn, item, replace(known, recent=()))
         elif connector_of(item) in connectors:
             _forget(turn, item)
     for item, instance in turn.state.instances.items():
         if connector_of(item) in connectors and instance.state is State.FAILED and not instance.stopping:
-            planned = turn.state.healed.get(item)
+            planned = turn.state.automatic_restarts.get(item)
             if planned is None or planned.epoch != instance.epoch:
                 on_failed(turn, item)
             turn.status(item, State.FAILED, instance.trace, instance.version)
@@ -144,18 +144,19 @@ def on_new_configs(turn: Turn, connectors: Collection[ConnectorName]) -> None:
 def on_new_assignment(turn: Turn) -> None:
     """Forgets planned restarts of instances that other workers run now."""
     allocated = frozenset(turn.state.allocated())
-    if not turn.state.healed.keys() <= allocated:
-        healed = {item: known for item, known in turn.state.healed.items() if item in allocated}
-        turn.state = replace(turn.state, healed=healed)
+    if not turn.state.automatic_restarts.keys() <= allocated:
+        kept = {item: known for item, known in turn.state.automatic_restarts.items() if item in allocated}
+        turn.state = replace(turn.state, automatic_restarts=kept)
 
 
-def _remember(turn: Turn, item: ItemId, healed: Healed) -> None:
-    turn.state = replace(turn.state, healed={**turn.state.healed, item: healed})
+def _remember(turn: Turn, item: ItemId, known: AutomaticRestarts) -> None:
+    turn.state = replace(turn.state, automatic_restarts={**turn.state.automatic_restarts, item: known})
 
 
 def _forget(turn: Turn, item: ItemId) -> None:
-    if item in turn.state.healed:
-        turn.state = replace(turn.state, healed={k: v for k, v in turn.state.healed.items() if k != item})
+    if item in turn.state.automatic_restarts:
+        others = {one: known for one, known in turn.state.automatic_restarts.items() if one != item}
+        turn.state = replace(turn.state, automatic_restarts=others)
 
 
 def _line(text: str) -> str:
