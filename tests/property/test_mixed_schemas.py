@@ -7,7 +7,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_tasks.data.columns import SCHEMA_KEY
+from spark_tasks.data.columns import SCHEMA_KEY, in_order
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from tests.rigs.raw_records import JSON, raw_batch, worker
 
@@ -43,7 +43,7 @@ def shown(batch):
 
 def converted(pipeline, raw):
     refused = []
-    batches = list(pipeline.to_connect_batches(
+    batches = in_order(pipeline.to_connect_by_schema(
         "t", 0, raw, lambda failure: refused.append((failure.row, failure.stage, str(failure.error)))))
     return [row for batch in batches for row in shown(batch)], refused
 
