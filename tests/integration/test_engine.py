@@ -61,7 +61,7 @@ from tests.rigs.splits import (
     Say,
 )
 from tests.rigs.support import wait_until
-from tests.rigs.workers import jvms, wait_gone
+from tests.rigs.workers import existing, jvms, wait_gone
 
 pytestmark = pytest.mark.integration
 
@@ -282,7 +282,7 @@ def test_what_a_split_has_started_ends_with_its_process(engine: AnyEngine, tmp_p
     file = tmp_path / "pids"
     with pytest.raises(SparkLostError):
         engine.submit("a-0", [LeaveProcesses(str(file), how)]).result(20)
-    wait_gone([psutil.Process(int(pid)) for pid in file.read_text().split() if psutil.pid_exists(int(pid))])
+    wait_gone(existing(file.read_text()))
 
 
 PLUGIN = """
@@ -345,8 +345,7 @@ def test_processes_start_while_sparks_daemon_is_suspended(engine: ResidentEngine
         assert stand_in.parent() != daemon
         with pytest.raises(ExecutorEndedError):
             engine.submit("a-0", [LeaveProcesses(str(tmp_path / "pids"), "exit")]).result(START_S)
-        left = (tmp_path / "pids").read_text().split()
-        wait_gone([psutil.Process(int(pid)) for pid in left if psutil.pid_exists(int(pid))])
+        wait_gone(existing((tmp_path / "pids").read_text()))
     finally:
         daemon.resume()
     wait_gone([stand_in])

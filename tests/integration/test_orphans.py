@@ -19,7 +19,7 @@ from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from tests.rigs.splits import Answer, LeaveProcesses
 from tests.rigs.support import wait_until
-from tests.rigs.workers import wait_gone
+from tests.rigs.workers import existing, wait_gone
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +62,7 @@ def started(tmp_path: Path) -> Iterator[Callable[[], list[psutil.Process]]]:
     def processes() -> list[psutil.Process]:
         file = tmp_path / "pids"
         text = wait_until(lambda: file.exists() and file.read_text().endswith("\n") and file.read_text(), START_S)
-        found.extend(psutil.Process(int(pid)) for pid in text.split() if psutil.pid_exists(int(pid)))
+        found.extend(existing(text))
         return found
 
     yield processes
