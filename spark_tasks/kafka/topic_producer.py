@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import kafka.errors as protocol
 from kafka import KafkaProducer
 
-from spark_tasks.futures import complete, fail
 from spark_tasks.kafka.errors import translated, translating
 from spark_tasks.kafka.topic_client import client_for
 
@@ -35,14 +33,18 @@ class TopicProducer:
             self._producer = KafkaProducer(**{**settings, "kafka_client": client_for(topic, check)},
                                            metrics_enabled=False)
 
-    def send(self, key: bytes, value: bytes | None) -> Future[Appended]:
-        """Appends a record. Records that are sent one after the other have that order in their partition."""
-        sent: Future[Appended] = Future()
-        with translating():
+    def send(
+        self, key: bytes, value: bytes | None, appended: Callable[[Appended], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """Appends a record, then calls one of the two functions, on any thread. (A future would add a third to a
+        record's CPU time.) Records that are sent one after the other have that order in their partition.
+        """
+        try:
             acknowledged = self._producer.send(self._topic, key=key, value=value)
-        acknowledged.add_callback(lambda meta: complete(sent, (meta.partition, meta.offset)))
-        acknowledged.add_errback(lambda error: fail(sent, _ours(error)))
-        return sent
+        except protocol.KafkaError as error:
+            raise translated(error) from error
+        acknowledged.add_callback(lambda meta: appended((meta.partition, meta.offset)))
+        acknowledged.add_errback(lambda error: failed(_ours(error)))
 
     def prepare(self) -> None:
         """Reads the topic's metadata, so that the first `send` need not wait."""

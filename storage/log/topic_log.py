@@ -116,25 +116,23 @@ class KafkaTopicLog(TopicLog):
         """Blocks if the producer has not connected yet, soon after `start`."""
         sent: Future[Position] = Future()
         number = self._freshness.hold(since)
+
+        def appended(at: Appended) -> None:
+            self._freshness.release(number)
+            complete(sent, Position(*at))
+
+        def failed(error: Exception) -> None:
+            decided = self._freshness.release(number)
+            if isinstance(error, SuspendedError) and self._freshness.error_since(decided) is None:
+                error = UnsentError(str(error))
+            fail(sent, error)
+
         try:
-            acknowledged = self._make_producer().send(key, value)
+            self._make_producer().send(key, value, appended, failed)
         # Too large, not authorized, no metadata in time; RuntimeError: the library's network loop has ended.
         except _KNOWN as error:
             self._freshness.release(number)
             fail(sent, error)
-            return sent
-
-        def ended(future: Future[Appended]) -> None:
-            decided = self._freshness.release(number)
-            error = error_of(future)
-            if error is None:
-                complete(sent, Position(*future.result()))
-            elif isinstance(error, SuspendedError) and self._freshness.error_since(decided) is None:
-                fail(sent, UnsentError(str(error)))
-            else:
-                fail(sent, error)
-
-        acknowledged.add_done_callback(ended)
         return sent
 
     @override
