@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from itertools import cycle
 
 import pytest
 from hypothesis import given
@@ -93,23 +94,41 @@ def test_connectors_that_have_no_process_are_passed_over_and_keep_their_turn(tas
 BRIEF, LONG = st.sampled_from([0.01, 0.1, BRIEF_S]), st.sampled_from([0.3, 2.5, MOST_S])
 
 
-@given(st.lists(BRIEF, min_size=2, max_size=4) | st.lists(LONG, min_size=2, max_size=4), st.integers(1, 3))
-def test_connectors_that_always_have_splits_get_the_same_time(seconds, running):
-    """However long their splits are: each may be ahead by what can run at a time, and by one more."""
-    queue: FairQueue[float] = FairQueue(running, running)
+@given(st.lists(BRIEF, min_size=2, max_size=4) | st.lists(LONG, min_size=2, max_size=4))
+def test_connectors_that_always_have_splits_get_the_same_time(seconds):
+    """However long their splits are: each may be ahead by one more."""
+    queue: FairQueue[float] = FairQueue(1, 1)
     tasks = {f"{n}-0": cpu_s for n, cpu_s in enumerate(seconds)}
     for task, cpu_s in tasks.items():
-        for _ in range(running + 1):
-            queue.put(task, cpu_s)
-    used, busy = Counter(), []
+        queue.put(task, cpu_s)
+    used = Counter()
     for _ in range(2_000):
-        while len(busy) < running and (taken := queue.take()) is not None:
-            busy.append(taken)
-        task, cpu_s, _ = busy.pop(0)
+        task, cpu_s, _ = queue.take()
         used[task] += cpu_s
         queue.ended(task, Use(cpu_s, cpu_s))
         queue.put(task, cpu_s)
-    assert max(used.values()) - min(used[task] for task in tasks) <= (running + 1) * max(seconds) + 0.1
+    assert max(used.values()) - min(used[task] for task in tasks) <= 2 * max(seconds) + 0.1
+
+
+ENDLESS = st.sampled_from([0.3, 2.5, 10.0, 600.0])
+
+
+@given(st.lists(st.lists(ENDLESS, min_size=1, max_size=4), min_size=2, max_size=8))
+def test_nobody_has_to_wait_until_others_have_used_as_much_as_an_endless_split(seconds):
+    """Only until each has used so much as one may be behind, and has had one more."""
+    queue: FairQueue[None] = FairQueue(1, 1)
+    costs = {f"{n}-0": cycle(cost) for n, cost in enumerate(seconds)}
+    for task in costs:
+        queue.put(task, None)
+    waited = Counter()
+    for _ in range(300):
+        taken = queue.take()
+        cpu_s = next(costs[taken.task])
+        waited.update(dict.fromkeys(costs, min(cpu_s, MOST_S)))
+        waited[taken.task] = 0
+        queue.ended(taken.task, Use(cpu_s, cpu_s))
+        queue.put(taken.task, None)
+        assert max(waited.values()) <= 3 * MOST_S * len(costs)
 
 
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 3))

@@ -13,7 +13,7 @@ import itertools
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-MOST_S = 10.0  # a name that has used more than others, or whose turns are long, is not behind them by more than this
+MOST_S = 3.0  # a name that has used more than others, or whose turns are long, is not behind them by more than this
 
 Place = tuple[float, int, str]  # when the turn would end, a number by which equal ones are ordered, the name
 
