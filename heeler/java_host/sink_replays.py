@@ -81,14 +81,15 @@ class JavaSinkReplays(Replays):
 
     @override
     def order(self, body: Mapping[str, Any] | None, resume_from: ResumeFrom | None = None) -> Mapping[str, Any] | None:
-        if body is not None and not ReplayOrder.of(body).dry_run:
+        wanted = None if body is None else ReplayOrder.of(body)
+        if wanted is not None and not (wanted.dry_run or wanted.keeps_no_offsets):
             if self.keeps_offsets is None:
                 raise BusyError("The connector's first task is not running in the Java plugin host yet: try again")
             if self.keeps_offsets:
                 raise ConfigError(
-                    "this connector keeps offsets itself: its task overrides open and preCommit. Records of dead "
-                    "letters, whose offsets are behind its own, could change its position or be lost, so they are not "
-                    "replayed; a dry run is possible")
+                    "the task of this connector overrides open and preCommit, so it may find its position in its "
+                    "target. Records of dead letters, whose offsets are behind that, would be ignored or change it. If "
+                    "the connector's documentation says that it finds no position there, set keeps_no_offsets")
         return super().order(body, resume_from)
 
     def step(self, consumer: GroupConsumer, cluster: KafkaCluster) -> None:

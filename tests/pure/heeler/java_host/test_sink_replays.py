@@ -196,10 +196,11 @@ def test_a_paused_task_suspends_a_replay_and_a_closed_one_ends_it(rig, how):
     assert frame_of(session) == (0, 3, 4, 1)
 
 
-def test_a_sink_that_keeps_offsets_itself_is_refused(rig):
+def test_a_sink_that_may_keep_offsets_itself_is_refused_unless_it_is_said_to_keep_none(rig):
     with pytest.raises(BusyError, match="not running in the Java plugin host"):
         rig.task.replay({})
     rig.session = started(rig, keeps=True)
     with pytest.raises(ConfigError, match="overrides open and preCommit"):
         rig.task.replay({"limit": 1})
-    assert rig.task.replay({"dry_run": True})["state"] == "RUNNING"
+    rig.task.replay({"keeps_no_offsets": True})
+    assert runs(rig)
