@@ -33,7 +33,7 @@ class _Piece(NamedTuple):
     batch: pa.RecordBatch
 
 
-class Round:
+class ReplayRound:
     """`records`: of each partition, in the order of their offsets. `starts`: the first offset of each."""
 
     def __init__(self, records: Mapping[TopicPartition, Sequence[pa.RecordBatch]]) -> None:
@@ -94,16 +94,16 @@ class Round:
         return [place for place, end in self._ends.items() if self._stored[place] < end]
 
 
-def rounds_of(messages: Iterable[Placed]) -> Iterator[Round]:
+def rounds_of(messages: Iterable[Placed]) -> Iterator[ReplayRound]:
     """Yields the rounds of a range of the queue, in order."""
     records: dict[TopicPartition, list[pa.RecordBatch]] = {}
     for place, batch in ((place, batch) for place, batches in messages for batch in batches):
         if place in records and _offset(batch, 0) <= _offset(records[place][-1], -1):
-            yield Round(records)
+            yield ReplayRound(records)
             records = {}
         records.setdefault(place, []).append(batch)
     if records:
-        yield Round(records)
+        yield ReplayRound(records)
 
 
 def _offset(batch: pa.RecordBatch, row: int) -> int:

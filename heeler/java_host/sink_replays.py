@@ -20,7 +20,7 @@ from typing_extensions import override
 from heeler.java_host.connection import Message
 from heeler.java_host.host import JavaHost
 from heeler.java_host.host_letters import HostLetters
-from heeler.java_host.replay_round import Round, rounds_of
+from heeler.java_host.replay_round import ReplayRound, rounds_of
 from heeler.java_host.session import Session, unexpected
 from spark_tasks.dead_letters.refusals import Refused
 from spark_tasks.dead_letters.replay import ResumeFrom
@@ -69,7 +69,7 @@ class JavaSinkReplays(Replays):
     def _forget(self) -> None:
         self._result: ReplayResult | None = None
         self._refused = 0
-        self._rounds: deque[Round] = deque()
+        self._rounds: deque[ReplayRound] = deque()
         self._letters.forget()
         self._begin_session(None)
 
@@ -141,7 +141,7 @@ class JavaSinkReplays(Replays):
         self._rounds.extend(rounds_of(result.messages))
         return True
 
-    def _advance(self, first: Round) -> None:
+    def _advance(self, first: ReplayRound) -> None:
         """Does what can be done now for the first round."""
         if self._session is None:
             self._begin_session(

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heeler.java_host.feed import AHEAD
-from heeler.java_host.replay_round import OwnOffsetsError, Round, rounds_of
+from heeler.java_host.replay_round import OwnOffsetsError, ReplayRound, rounds_of
 from tests.rigs.java_sink_tasks import cut_batch, frame_meta
 
 P, Q = ("t", 0), ("t", 1)
 
 
-def frames(one: Round) -> list[tuple[int, int, int, int]]:
+def frames(one: ReplayRound) -> list[tuple[int, int, int, int]]:
     """Partition, start, end and number of records of each frame; the host is done with each at once."""
     found = []
     while (frame := one.next()) is not None:
