@@ -153,7 +153,8 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st
 KEYS = st.sampled_from(["topics", "stages", "exception", "message", "from", "to", "partition", "first_offset", "x"])
 
 
-@given(st.dictionaries(st.sampled_from(["dry_run", "values", "limit", "keeps_no_offsets", "y"]), JSON), st.dictionaries(KEYS, JSON) | JSON)
+@given(st.dictionaries(st.sampled_from(["dry_run", "values", "limit", "keeps_no_offsets", "y"]), JSON),
+       st.dictionaries(KEYS, JSON) | JSON)
 def test_any_order_is_accepted_or_refused_with_a_message(body: dict[str, Any], chose: Any) -> None:
     try:
         order = ReplayOrder.of({**body, "filter": chose})
