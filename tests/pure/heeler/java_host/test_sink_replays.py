@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,6 @@ from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
 from spark_tasks.errors import BusyError, ConfigError
 from spark_tasks.sinks.replay_split import ReplayResult
 from spark_tasks.spark.executor import failed_outcome
-from tests.rigs.host_sessions import stepped
 from tests.rigs.java_sink_tasks import TP, cut_batch, frame_meta, letter, received, sink_rig, started
 from tests.rigs.support import wait_until
 
@@ -27,33 +27,55 @@ def rig(monkeypatch):
         yield made
 
 
+def steps(rig, until):
+    """The task's steps until this is true; returns the result."""
+    return wait_until(lambda: rig.task.run_once() and until())
+
+
 def read(rig, *messages, upto=9, refused=0):
-    """What an executor has read of the queue, up to an offset; the next session of the task."""
-    wait_until(lambda: rig.task.run_once() and [one for one in rig.engine.batches if not one.done()])
-    done = ReplayedOffsets(upto)
-    counts = ReplayCounts(upto, done, scanned=upto, chosen=upto)
-    rig.engine.batches[-1].set_result([ReplayResult(counts, messages, Refused(refused))])
-    stepped(rig)
+    """What an executor has read of the queue, up to an offset."""
+    (batch,) = steps(rig, lambda: [one for one in rig.engine.batches if not one.done()])
+    counts = ReplayCounts(upto, ReplayedOffsets(upto), scanned=upto, chosen=upto)
+    batch.set_result([ReplayResult(counts, messages, Refused(refused))])
+
+
+def opened(rig):
+    """The session of the next instance of the task."""
+    steps(rig, lambda: not rig.host.sessions.empty())
+    session = rig.host.sessions.get_nowait()
+    order = heard(rig, session)
+    assert (order["op"], order["replay"], order["task"]) == ("sink", True, 1)
+    return session
 
 
 def replaying(rig, *messages, **more):
-    """The session of a replay, with open partitions."""
+    """The session of a replay, and what it is told when its task has started."""
     if not hasattr(rig, "session"):
         rig.session = started(rig)
     rig.task.replay({})
     read(rig, *messages, **more)
-    session = rig.host.sessions.get(timeout=10)
-    order = session.read()[1]
-    assert (order["op"], order["replay"], order["task"]) == ("sink", True, 1)
-    said(rig, session, "started")
-    return session, session.read()[1]
+    session = opened(rig)
+    session.say("started")
+    return session, heard(rig, session)
 
 
-def said(rig, session, op, **content):
-    """What the task does with a message of the host."""
-    rig.woken.clear()
-    session.say(op, **content)
-    stepped(rig)
+def awaited(rig, session):
+    steps(rig, lambda: select.select([session.socket], [], [], 0)[0])
+
+
+def heard(rig, session):
+    awaited(rig, session)
+    return session.read()[1]
+
+
+def frame_of(rig, session):
+    awaited(rig, session)
+    return frame_meta(received(session))
+
+
+def closed(rig, session):
+    awaited(rig, session)
+    return session.socket.recv(1) == b""
 
 
 def state(rig):
@@ -64,80 +86,85 @@ def runs(rig):
     return state(rig)["state"] == "RUNNING"
 
 
-def frame_of(session):
-    return frame_meta(received(session))
+def over(rig):
+    """The state of the replay when it has ended."""
+    steps(rig, lambda: not runs(rig))
+    return state(rig)
 
 
 def test_another_instance_of_the_task_puts_the_records_and_the_group_gets_the_progress(rig):
-    session, opened = replaying(rig, (TP, [cut_batch(3, 5), cut_batch(4)]), (("t", 7), [cut_batch(2)]), refused=1)
-    assert opened == {"op": "open", "places": [["t", 0, 3]], "generation": -1, "member": ""}
-    said(rig, session, "opened")
-    assert frame_of(session) == (0, 3, 6, 2)
+    session, told = replaying(rig, (TP, [cut_batch(3, 5), cut_batch(4)]), (("t", 7), [cut_batch(2)]), refused=1)
+    assert told == {"op": "open", "places": [["t", 0, 3]], "generation": -1, "member": ""}
+    session.say("opened")
+    assert frame_of(rig, session) == (0, 3, 6, 2)
     letter(session, 1, b"bad")
-    said(rig, session, "done", written=2)
-    assert session.read()[1] == {"op": "letters", "number": 1}
-    assert session.op() == "commit"
+    assert heard(rig, session) == {"op": "letters", "number": 1}
     assert rig.group.letters == [("dead", b"bad")]
-    said(rig, session, "commit", offsets=[["t", 0, 6, ""]])
-    assert session.read()[1] == {"op": "close", "lost": False}
-    said(rig, session, "closed")
-    assert session.read()[1]["places"] == [["t", 0, 4], ["t", 7, 2]], "in another round, as its offset is behind"
-    said(rig, session, "opened")
-    assert [frame_of(session) for _ in "12"] == [(0, 4, 5, 1), (7, 2, 3, 1)]
+    session.say("done", written=2)
+    assert heard(rig, session) == {"op": "commit"}
+    session.say("commit", offsets=[["t", 0, 6, ""]])
+    assert heard(rig, session) == {"op": "close", "lost": False}
+    session.say("closed")
+    assert heard(rig, session)["places"] == [["t", 0, 4], ["t", 7, 2]], "in another round, as its offset is behind"
+    session.say("opened")
+    assert [frame_of(rig, session) for _ in "12"] == [(0, 4, 5, 1), (7, 2, 3, 1)]
     session.say("done", written=1)
-    said(rig, session, "done", written=1)
-    wait_until(lambda: rig.task.run_once() and session.op() == "commit")
+    session.say("done", written=1)
+    assert heard(rig, session) == {"op": "commit"}
+    session.say("commit", offsets=[["t", 0, 5, ""], ["t", 7, 3, ""]])
+    assert heard(rig, session)["op"] == "close"
     assert rig.group.progress == {}
-    said(rig, session, "commit", offsets=[["t", 0, 5, ""], ["t", 7, 3, ""]])
-    assert session.op() == "close"
-    said(rig, session, "closed")
+    session.say("closed")
+    ended = over(rig)
+    assert (ended["state"], ended["replayed"], ended["refused_again"]) == ("DONE", 9, 2)
     assert rig.group.progress == {QUEUE: 9}
     assert rig.group.commits == [], "what the instance would commit is not the task's position"
-    wait_until(lambda: rig.task.run_once() and not runs(rig))
-    assert (state(rig)["state"], state(rig)["replayed"], state(rig)["refused_again"]) == ("DONE", 9, 2)
-    stepped(rig)
-    assert session.op() == "stop"
-    said(rig, session, "stopped")
-    assert session.socket.recv(1) == b""
+    assert heard(rig, session) == {"op": "stop"}
+    session.say("stopped")
+    assert closed(rig, session)
 
 
 def test_the_next_replay_begins_when_the_former_instance_has_stopped(rig):
     session, _ = replaying(rig, (TP, [cut_batch(3)]))
-    said(rig, session, "failed", **{"class": "E", "message": "thrown by put"})
-    assert (state(rig)["state"], "thrown by put" in state(rig)["error"]) == ("FAILED", True)
-    assert session.socket.recv(1) == b"", "it is given up"
+    session.say("failed", **{"class": "E", "message": "thrown by put"})
+    assert "thrown by put" in over(rig)["error"]
+    assert closed(rig, session), "it is given up"
     assert rig.group.progress == {}
     session, _ = replaying(rig, (TP, [cut_batch(3)]))
-    said(rig, session, "opened")
-    assert frame_of(session)
+    session.say("opened")
+    frame_of(rig, session)
     session.say("commit", offsets=[["t", 0, 4, ""]])
-    said(rig, session, "done", written=1)
-    wait_until(lambda: rig.task.run_once() and session.op() == "close")
-    said(rig, session, "closed")
-    wait_until(lambda: rig.task.run_once() and not runs(rig))
-    stepped(rig)
-    assert session.op() == "stop"
+    session.say("done", written=1)
+    assert heard(rig, session)["op"] == "close"
+    session.say("closed")
+    assert over(rig)["state"] == "DONE"
+    assert heard(rig, session) == {"op": "stop"}
     rig.group.queue_end = 12
     rig.task.replay({})
     read(rig, (TP, [cut_batch(8)]), upto=12)
+    rig.task.run_once()
     assert rig.host.sessions.empty()
-    said(rig, session, "stopped")
-    assert rig.host.sessions.get(timeout=10).op() == "sink"
+    session.say("stopped")
+    opened(rig)
 
 
 def test_records_that_the_sink_does_not_confirm_in_time_are_not_replayed(rig, monkeypatch):
-    session, _ = replaying(rig, (TP, [cut_batch(3, 4)]))
-    said(rig, session, "opened")
-    assert frame_of(session)
-    said(rig, session, "done", written=2)
-    assert session.op() == "commit"
+    session, _ = replaying(rig, (TP, [cut_batch(3, 4)]), (("t", 1), [cut_batch(0)]))
+    session.say("opened")
+    assert [frame_of(rig, session)[0] for _ in "12"] == [0, 1]
+    session.say("done", written=2)
+    session.say("done", written=1)
     later = [0.0]
     monkeypatch.setattr(sink_replays, "time", SimpleNamespace(monotonic=lambda: later[0]))
-    said(rig, session, "commit", offsets=[["t", 0, 4, ""]])
+    assert heard(rig, session) == {"op": "commit"}
     later[0] = 119.0
+    session.say("commit", offsets=[["t", 0, 4, ""]])
+    letter(session, 1, b"bad")
+    assert heard(rig, session)["op"] == "letters", "so the offset has been heard of too"
+    later[0] = 238.0
     rig.task.run_once()
-    assert runs(rig)
-    later[0] = 121.0
+    assert runs(rig), "some more are confirmed all the time"
+    later[0] = 240.0
     rig.task.run_once()
     assert (state(rig)["state"], state(rig)["replayed"], rig.group.progress) == ("FAILED", 0, {})
     assert "has not confirmed within 120 s" in state(rig)["error"]
@@ -145,55 +172,52 @@ def test_records_that_the_sink_does_not_confirm_in_time_are_not_replayed(rig, mo
 
 def test_a_sink_that_goes_to_another_offset_ends_the_replay(rig):
     session, _ = replaying(rig, (TP, [cut_batch(3, 4)]))
-    said(rig, session, "at", places=[["t", 0, 900]])
-    assert "keeps offsets itself: it wants to go to offset 900" in state(rig)["error"]
+    session.say("at", places=[["t", 0, 900]])
+    assert "keeps offsets itself: it wants to go to offset 900" in over(rig)["error"]
 
 
 def test_a_host_that_is_replaced_gets_no_more_and_the_range_is_read_again(rig):
     session, _ = replaying(rig, (TP, [cut_batch(3)]))
-    said(rig, session, "retire", why="full")
-    assert session.socket.recv(1) == b""
+    session.say("retire", why="full")
+    assert closed(rig, session)
     assert runs(rig)
     read(rig, (TP, [cut_batch(3)]))
-    assert rig.host.sessions.get(timeout=10).op() == "sink"
+    opened(rig)
 
 
 def test_the_end_of_the_host_ends_the_replay(rig):
     session, _ = replaying(rig, (TP, [cut_batch(3)]))
-    rig.woken.clear()
     session.socket.close()
-    wait_until(lambda: rig.task.run_once() and state(rig)["state"] == "FAILED")
-    assert "HostGoneError" in state(rig)["error"]
+    assert "HostGoneError" in over(rig)["error"]
 
 
 def test_an_error_of_the_executor_ends_the_replay_without_an_instance(rig):
     rig.session = started(rig)
     rig.task.replay({})
-    wait_until(lambda: rig.task.run_once() and rig.engine.batches)
-    counts = ReplayCounts(0, ReplayedOffsets())
-    rig.engine.batches[-1].set_result([ReplayResult(counts, failure=failed_outcome(ValueError("no such column")))])
-    stepped(rig)
-    assert "no such column" in state(rig)["error"]
+    (batch,) = steps(rig, lambda: rig.engine.batches)
+    failure = failed_outcome(ValueError("no such column"))
+    batch.set_result([ReplayResult(ReplayCounts(0, ReplayedOffsets()), failure=failure)])
+    assert "no such column" in over(rig)["error"]
     assert rig.host.sessions.empty()
 
 
-@pytest.mark.parametrize("how", ["pause", "close"])
-def test_a_paused_task_suspends_a_replay_and_a_closed_one_ends_it(rig, how):
+def test_a_paused_task_suspends_a_replay(rig):
     session, _ = replaying(rig, (TP, [cut_batch(3)]))
-    if how == "close":
-        rig.task.cancel()  # the simulated host does not stop its task
-        rig.task.close()
-        assert session.socket.recv(1) == b""
-        return
     rig.task.pause()
-    said(rig, session, "opened")
-    session.socket.settimeout(0.05)
-    with pytest.raises(TimeoutError):
-        session.read()
-    rig.task.resume()
+    rig.woken.clear()
+    session.say("opened")
+    assert rig.woken.wait(10)
     rig.task.run_once()
-    session.socket.settimeout(10)
-    assert frame_of(session) == (0, 3, 4, 1)
+    assert select.select([session.socket], [], [], 0)[0] == []
+    rig.task.resume()
+    assert frame_of(rig, session) == (0, 3, 4, 1)
+
+
+def test_a_closed_task_ends_a_replay(rig):
+    session, _ = replaying(rig, (TP, [cut_batch(3)]))
+    rig.task.cancel()  # the simulated host does not stop its task
+    rig.task.close()
+    assert session.socket.recv(1) == b""
 
 
 def test_a_sink_that_may_keep_offsets_itself_is_refused_unless_it_is_said_to_keep_none(rig):
