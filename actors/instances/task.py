@@ -249,7 +249,7 @@ class TaskActor(pykka.ThreadingActor):
             raise ConflictError("The connector's first task, which replays dead letters, is not running: try again")
         replay = getattr(self._runner, "replay", None)
         if replay is None:
-            raise BadRequestError("Dead letters of a connector that is a Java plugin cannot be replayed")
+            raise BadRequestError("Dead letters of a source that is a Java plugin cannot be replayed")
         try:
             progress = replay(order)
         except ConfigError as error:

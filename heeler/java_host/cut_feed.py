@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from heeler.java_host.feed import FRAME_BYTES, FRAME_RECORDS, Feed
-from spark_tasks.data.columns import RAW_SCHEMA
+from heeler.java_host.feed import FRAME_RECORDS, Feed
+from heeler.java_host.pieces import whole_records
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import ended
 from spark_tasks.host_frames import cut_records
@@ -148,7 +147,7 @@ def _pieces(place: TopicPartition, start: int, result: SinkResult) -> Iterator[_
     of one record are in the same piece, because each frame begins where the previous one ends.
     """
     batches = [batch for message in result.messages for batch in message or ()]
-    parts = [part for batch in batches for part in _parts(batch)]
+    parts = [part for batch in batches for part in whole_records(batch)]
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
         end = result.next_offset if last else part.column("offset")[len(part) - 1].as_py() + 1
@@ -156,14 +155,3 @@ def _pieces(place: TopicPartition, start: int, result: SinkResult) -> Iterator[_
         start = end
     if not parts and start < result.next_offset:
         yield place, start, result.next_offset, None
-
-
-def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    rows = max(1, min(len(batch), len(batch) * FRAME_BYTES // max(batch.nbytes, 1)))
-    firsts = np.flatnonzero(np.diff(batch.column(RAW_SCHEMA.names[0]).to_numpy(), prepend=-1))
-    begin = 0
-    while begin < len(batch):
-        place = int(np.searchsorted(firsts, begin + rows))
-        end = int(firsts[place]) if place < len(firsts) else len(batch)
-        yield batch.slice(begin, end - begin)
-        begin = end

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from heeler.java_host.pieces import FRAME_BYTES, whole_records
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.host_frames import records
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
@@ -19,7 +20,6 @@ from spark_tasks.sinks.positions import Positions
 
 _logger = logging.getLogger(__name__)
 FRAME_RECORDS: Final = 16_384
-FRAME_BYTES: Final = 1 << 20  # one record may be larger
 AHEAD: Final = 4  # frames that the host is processing; they are in the memory of the JVM that all tasks share
 _AHEAD_BYTES: Final = AHEAD * FRAME_BYTES
 _MIN_FETCH_BYTES: Final = 64 << 10
@@ -143,7 +143,7 @@ class Feed:
             if not len(raw):
                 yield None
                 continue
-            for part in _parts(raw):
+            for part in whole_records(raw):
                 upto = part.column("offset")[len(part) - 1].as_py() + 1
                 records, size = records + len(part), size + part.nbytes
                 yield self._frame(place, start, upto, part)
@@ -164,10 +164,3 @@ class Feed:
         self.given.append((rows, size))
         if rows:
             self._used(place[0])
-
-
-def _parts(raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Pieces of about FRAME_BYTES at most."""
-    rows = max(1, min(len(raw), len(raw) * FRAME_BYTES // max(raw.nbytes, 1)))
-    for at in range(0, len(raw), rows):
-        yield raw.slice(at, rows)

@@ -282,8 +282,9 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
     @classmethod
     @override
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
-        """Calls its `alterOffsets`."""
-        places = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        """Calls its `alterOffsets`, which does not see the progress of replays in the dead letter queue."""
+        places = [(topic, partition, offset) for (topic, partition), offset in offsets.items()
+                  if topic != config.get(_QUEUE)]
         response = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), places=places)
         return bool(response["altered"])
 
@@ -297,6 +298,7 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
         return JavaSinkTask(context, settings, cls.host, cls.named(), watchers, io, cut)
 
 
+_QUEUE: Final = "errors.deadletterqueue.topic.name"
 _BASES: Final[Mapping[str, type[Any]]] = {
     "source": JavaSourceConnector, "sink": JavaSinkConnector, "configprovider": JavaConfigProvider,
 }

@@ -12,7 +12,7 @@ from heeler.java_host.connection import Connection, Event, JavaPluginError, Mess
 from heeler.java_host.plugin_metrics import figures
 from spark_tasks.errors import ConnectError, StartCancelledError
 from spark_tasks.host_frames import HostGoneError
-from spark_tasks.metrics.plugins import Figures
+from spark_tasks.metrics.plugins import Figures, PluginMetrics
 from spark_tasks.plugins.chain_cut import Cut, with_converters
 from spark_tasks.task import TaskContext
 
@@ -23,13 +23,15 @@ _POLL_S: Final = 0.2
 
 
 class Session:
-    """A task in the host, and the events received from it."""
+    """A task in the host, and the events received from it. `measured`: the figures of its plugins, which are the
+    task's by default.
+    """
 
     def __init__(self, connect: Callable[..., Connection], op: str, order: Message, context: TaskContext,
-                 offsets: Callable[[], list[tuple[str, str]]] = list) -> None:
+                 offsets: Callable[[], list[tuple[str, str]]] = list, measured: PluginMetrics | None = None) -> None:
         self._events: queue.Queue[Event] = queue.Queue(HELD_EVENTS)
         self._wake = context.wake
-        self._measured = context.metrics.plugins
+        self._measured = measured or context.metrics.plugins
         self._closed = False
         self._end: HostGoneError | None = None
         self.stopped = False

@@ -14,16 +14,16 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final
 
-import pyarrow as pa
 from typing_extensions import override
 
 from heeler.java_host.connection import Event
 from heeler.java_host.cut_feed import CutFeed
 from heeler.java_host.feed import Feed
 from heeler.java_host.host import JavaHost
+from heeler.java_host.host_letters import HostLetters
 from heeler.java_host.session import Session, order, unexpected
+from heeler.java_host.sink_replays import JavaSinkReplays
 from heeler.java_host.task import JavaTask
-from spark_tasks.dead_letters.queue import LetterCounts
 from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.errors import RetriableError
 from spark_tasks.host_frames import Batch, HostGoneError
@@ -43,7 +43,6 @@ from spark_tasks.task import Progress, TaskContext
 
 MAX_POLL_RECORDS: Final = 500  # as in a Java consumer
 EVENTS_S: Final = 1.0  # how long one step takes events of the host, which a plugin may cause without an end
-LETTER_BYTES: Final = 8 << 20  # of dead letters that wait to be written
 
 
 class JavaSinkTask(JavaTask):
@@ -64,7 +63,6 @@ class JavaSinkTask(JavaTask):
             "maxPollRecords": settings.max_poll_records or MAX_POLL_RECORDS,
             "flush": max(1, context.worker.offset_flush_interval_ms),
         }
-        self._errors = settings.errors
         if cut is not None and cut.divides:
             self._feed: Feed = CutFeed(self._positions, context, java_sink_job(context, settings, cut),
                                        tolerant=settings.errors.tolerant)
@@ -78,8 +76,8 @@ class JavaSinkTask(JavaTask):
         self._texts: dict[TopicPartition, str] = {}  # the plugin's metadata of its offsets
         self._pending = PendingOffsets(self._metrics, metadata=lambda partitions: {
             place: self._texts[place] for place in partitions if place in self._texts})
-        self._letters: list[Batch] = []
-        self._letter_bytes = 0
+        self._letters = HostLetters(settings.errors, self._metrics)
+        self._replays = JavaSinkReplays(context, settings, host, self._order, cut)
 
     @property
     def batch(self) -> Future[list[Any]] | None:
@@ -122,7 +120,7 @@ class JavaSinkTask(JavaTask):
 
     def _step(self, session: Session) -> Progress:
         until = time.monotonic() + EVENTS_S
-        while self._letter_bytes < LETTER_BYTES and time.monotonic() < until:
+        while not self._letters.full and time.monotonic() < until:
             if (event := session.next(wait=False)) is None:
                 break
             self._hear(event)
@@ -136,6 +134,8 @@ class JavaSinkTask(JavaTask):
             self._close_partitions(session)
         if self._open is None:
             self._open_partitions(session)
+        if not self._paused:
+            self._replays.step(self._member, self._watcher.cluster)
         if self._paused or not self._positions:
             self._retry_state.succeeded()
             self._positions.look()
@@ -154,16 +154,17 @@ class JavaSinkTask(JavaTask):
         """Handles an event and returns its name. Raises the plugin's exception."""
         self._has_host_event = True
         if isinstance(event, Batch):
-            self._letters.append(event)
-            self._letter_bytes += event.raw.nbytes
+            self._letters.add(event)
             return "letter"
         if not isinstance(event, dict) or event.get("op") == "failed":
             with suppress(KafkaUnavailableError):  # no need to report it: the records are read again
-                self._write_letters()  # including that of the record that has failed the task
+                self._letters.write()  # including that of the record that has failed the task
                 self._commit_offsets()
             self._give_up()
             raise unexpected(event)
         match event["op"]:
+            case "started":
+                self._replays.keeps_offsets = bool(event.get("keeps"))
             case "commit":
                 offsets = {}
                 for topic, partition, offset, text in event["offsets"]:
@@ -180,7 +181,7 @@ class JavaSinkTask(JavaTask):
     def _await(self, session: Session, op: str) -> None:
         """Handles events until this one has arrived. If the host hangs, `cancel` ends the wait."""
         while True:
-            event = session.next(wait=False) if self._letter_bytes < LETTER_BYTES else None
+            event = session.next(wait=False) if not self._letters.full else None
             if event is None:
                 self._send_letters(session)
                 event = session.next(wait=True)
@@ -195,23 +196,7 @@ class JavaSinkTask(JavaTask):
     def _send_letters(self, session: Session) -> None:
         """Sends all dead letters received so far, before their records are committed."""
         if self._letters:
-            session.connection.tell("letters", number=self._write_letters())
-
-    def _write_letters(self) -> int:
-        """Writes the dead letters received so far, and returns the number of the last one; 0 if there are none."""
-        if not self._letters:
-            return 0
-        raw = pa.concat_batches([letter.raw for letter in self._letters])
-        counts = LetterCounts()
-        counts.write(self._errors, raw)
-        self._metrics.refused({}, 0, counts.written, counts.lost)
-        last = self._letters[-1].number
-        self._forget_letters()
-        return last
-
-    def _forget_letters(self) -> None:
-        self._letters.clear()
-        self._letter_bytes = 0
+            session.connection.tell("letters", number=self._letters.write())
 
     def _commit_offsets(self) -> None:
         """Commits pending offsets. Refused ones stay pending: the task rejoins, and tries again when it closes its
@@ -269,6 +254,10 @@ class JavaSinkTask(JavaTask):
         armed = self._watcher.arm(self, self._feed.at(), self._settings.isolation, self._context.wake)
         return Progress(count, idle_ms=UPKEEP_MS if armed else 0)
 
+    def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """As SinkTask.replay: starts a replay of the dead letter queue and returns its state."""
+        return self._replays.order(order)
+
     # ------------------------------------------------------------ its life
     @override
     def pause(self) -> None:
@@ -294,7 +283,7 @@ class JavaSinkTask(JavaTask):
     def _give_up(self) -> None:
         """Drops the session; the next one reads uncommitted records again."""
         self._held.close()
-        self._forget_letters()
+        self._letters.forget()
         self._forget_partitions()
 
     @override
@@ -302,6 +291,7 @@ class JavaSinkTask(JavaTask):
         """Stops the task cleanly, commits its offsets, leaves the group."""
         self._metrics.stopped()
         try:
+            self._replays.drop()
             self._held.finish()
         finally:
             self._give_up()
@@ -326,5 +316,6 @@ class JavaSinkTask(JavaTask):
     def cancel(self) -> None:
         """Cancels the task; the host abandons it, too."""
         self._held.cancel()
+        self._replays.cancel()
         if (batch := self.batch) is not None:
             self._context.engine.cancel(batch)

@@ -44,7 +44,8 @@ def _order() -> dict[str, Any]:
     except HttpError as error:
         raise BadRequestError(str(error)) from error
     if not isinstance(body, dict | None):
-        raise BadRequestError("The request's body must be an object with dry_run, values, limit and filter, or empty")
+        raise BadRequestError(
+            "The request's body must be an object with dry_run, values, limit, filter and keeps_no_offsets, or empty")
     return body or {}
 
 

@@ -18,7 +18,7 @@ from spark_tasks.pipeline.errors.failures import FailedStage
 _MAX_INT64: Final = 2**63 - 1
 _LONGEST: Final = 1000  # of a regular expression, which RE2 matches in linear time
 _STAGES: Final = tuple(stage.value for stage in FailedStage)
-_KEYS: Final = ("dry_run", "values", "limit", "filter")
+_KEYS: Final = ("dry_run", "values", "limit", "filter", "keeps_no_offsets")
 _FILTER: Final = ("topics", "stages", "exception", "message", "from", "to", "partition", "first_offset", "last_offset")
 
 
@@ -28,6 +28,7 @@ class ReplayOrder:
     (exclusive) apply to the records' timestamps; `partition`, `first_offset` and `end_offset` (exclusive) to the queue.
     `exception` and `message` are regular expressions (RE2) that are searched for in the exception's class name and
     message. `values`: the report includes record values. `limit`: the maximum number of letters.
+    `keeps_no_offsets`: the connector, a Java sink, finds no position in its target, although it might.
     """
 
     dry_run: bool = False
@@ -42,6 +43,7 @@ class ReplayOrder:
     partition: int | None = None
     first_offset: int = 0
     end_offset: int = _MAX_INT64
+    keeps_no_offsets: bool = False
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> ReplayOrder:
@@ -63,7 +65,7 @@ class ReplayOrder:
             _flag(body, "dry_run"), _flag(body, "values"), _number(body, "limit", 1), _texts(chosen, "topics"), stages,
             _pattern(chosen, "exception"), _pattern(chosen, "message"), _moment(chosen, "from"), _moment(chosen, "to"),
             _number(chosen, "partition", 0), first,
-            _MAX_INT64 if last is None else min(last + 1, _MAX_INT64),
+            _MAX_INT64 if last is None else min(last + 1, _MAX_INT64), _flag(body, "keeps_no_offsets"),
         )
 
     def takes(self, letters: DeadLetters) -> np.ndarray[Any, Any]:

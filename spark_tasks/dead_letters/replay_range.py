@@ -30,7 +30,7 @@ class LetterRange:
     """The letters `start` to `end` (exclusive) of a partition of the queue. `done`: those that have been replayed.
     `room`: the maximum number of letters to replay. `samples`: the number of letters in the report of a dry run.
     `resume`: the offset of the first letter that the sink does not have, for a sink that stores offsets itself; None
-    for all other connectors.
+    for all other connectors. `max_bytes`: of letters, after which the range ends.
     """
 
     queue: str
@@ -42,6 +42,7 @@ class LetterRange:
     room: int
     samples: int = 0
     resume: int | None = None
+    max_bytes: int = _MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Tally:
     @property
     def full(self) -> bool:
         """Whether the range ends here: as many letters have been chosen as there is room for, or they are large."""
-        return self.chosen >= self._part.room or self._size >= _MAX_BYTES
+        return self.chosen >= self._part.room or self._size >= self._part.max_bytes
 
     def choose(self, letters: DeadLetters, replayable: Mask) -> Rows:
         """Returns the rows of the letters to replay, up to `room`. `replayable`: whether each letter can be replayed by

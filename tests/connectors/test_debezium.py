@@ -4,6 +4,7 @@ table of the same server; beside a Java worker on the same database. `make conne
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,57 @@ def test_debezium_source_and_sink(rig, postgres):
     wait_until(copied, SOON_S, "the copy to be the table")
     for name in ("copy", "orders"):
         rig.delete(name)
+
+
+def test_letters_of_the_sink_are_replayed_beside_its_own_records(rig, postgres):
+    """Its task overrides open and preCommit, and finds no position in its table."""
+    field = lambda kind, name: {"type": kind, "optional": False, "field": name}  # noqa: E731
+
+    def text(fields, **payload):
+        return json.dumps({"schema": {"type": "struct", "name": "row", "fields": fields}, "payload": payload})
+
+    def send(n):
+        rig.kafka.send("items", [text([field("int32", "id"), field("string", "note")], id=n, note=f"of {n}")],
+                       [text([field("int32", "id")], id=n)])
+
+    def rows(*wanted):
+        def same():
+            return postgres.sql("select id, note from items order by id") == [f"{n}|of {n}" for n in wanted]
+
+        wait_until(same, SOON_S, f"the rows {wanted}")
+
+    config = {
+        "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector", "topics": "items", "insert.mode": "upsert",
+        "primary.key.mode": "record_key", "schema.evolution": "basic", "collection.name.format": "items",
+        "connection.url": f"jdbc:postgresql://127.0.0.1:{postgres.port}/postgres", "connection.username": "postgres",
+        "connection.password": "any", "key.converter": CONVERTERS["value.converter"], "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": "items-dead", "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true"}
+    rig.kafka.create("items")
+    rig.create("items", {**config, "value.converter": "org.apache.kafka.connect.converters.LongConverter"},
+               ["RUNNING", "RUNNING"])
+    send(1)
+    send(2)
+    rig.wait_records("items-dead", 2, SOON_S)
+    wait_until(lambda: rig.kafka.committed("connect-items") == {("items", 0): 2}, SOON_S, "the offsets")
+    rig.call("PUT", "/connectors/items/stop")
+    rig.wait_states("items", ["STOPPED"])
+    rig.create("items", {**config, "value.converter": CONVERTERS["value.converter"]})
+    rig.call("PUT", "/connectors/items/resume")
+    rig.wait_states("items", ["RUNNING", "RUNNING"], SOON_S)
+    send(3)
+    rows(3)
+    path = "/connectors/items/dead-letters/replay"
+    assert "keeps_no_offsets" in str(rig.refused("POST", path, {}))
+    rig.call("POST", path, {"keeps_no_offsets": True})
+    wait_until(lambda: rig.call("GET", path)["state"] != "RUNNING", SOON_S, "the end of the replay")
+    state = rig.call("GET", path)
+    assert (state["state"], state["replayed"], state["refused_again"], state["error"]) == ("DONE", 2, 0, None)
+    send(4)
+    rows(1, 2, 3, 4)
+    wait_until(lambda: rig.kafka.committed("connect-items") == {("items", 0): 4, ("items-dead", 0): 2}, SOON_S,
+               "the offsets of the records and of the letters")
+    rig.delete("items")
 
 
 @pytest.fixture

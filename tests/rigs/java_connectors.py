@@ -16,6 +16,7 @@ FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 MODE = "heeler.tests.ModeSource"
 NOTES = "heeler.tests.NoteSink"
+PLAIN = "heeler.tests.PlainSink"
 LONGS = {"value.converter": "org.apache.kafka.connect.converters.LongConverter"}
 COMPILED_S = 170.0  # numba, where it has compiled nothing yet
 SLOW_S = 60.0  # a JVM starts on a busy machine

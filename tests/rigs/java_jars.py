@@ -18,7 +18,7 @@ from tests.rigs.jar_sets import CONNECT
 SOURCES = Path(__file__).with_name("java")
 _NAMES = {
     "source.SourceConnector": "ModeSource Script StuckSource Choices Choices$Undefined Choices$Failing",
-    "sink.SinkConnector": "NoteSink",
+    "sink.SinkConnector": "NoteSink PlainSink",
     "transforms.Transformation": "Measured$Pass Measured$Picky Choices$Link",
     "transforms.predicates.Predicate": "Choices$Test Doubtful",
     "storage.Converter": "Measured$Longs Measured$Capitals Choices$Coder Script$Strict",

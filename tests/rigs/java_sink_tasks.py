@@ -7,13 +7,14 @@ import struct
 import threading
 from concurrent.futures import Future
 from contextlib import contextmanager
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import pyarrow as pa
 
 from heeler.java_host import feed, sink_task
 from heeler.java_host.sink_task import JavaSinkTask
 from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.data.host_records import CUT_SCHEMA, described
 from spark_tasks.dead_letters import queue
 from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.host_frames import BATCH, HEAD
@@ -23,6 +24,7 @@ from spark_tasks.task import TaskContext
 from tests.rigs.host_frames import packed
 from tests.rigs.host_sessions import Host
 from tests.rigs.tasks import worker_settings
+from tests.rigs.waiting_engine import WaitingEngine
 
 TP = ("t", 0)
 
@@ -37,8 +39,11 @@ class Group:
         self.writes, self.may_write = threading.Event(), threading.Event()
         self.may_write.set()
         self.meanwhile = lambda: None  # called while the task polls the group
-        self.cluster = SimpleNamespace(offsets_by_now=lambda wanted, *_, **__: dict.fromkeys(wanted, 0),
-                                       known_leader=lambda *_: 1)
+        self.queue_end, self.progress = 9, {}  # of the dead letter queue
+        self.cluster = SimpleNamespace(
+            offsets_by_now=lambda wanted, *_, **__: dict.fromkeys(wanted, 0), known_leader=lambda *_: 1,
+            partitions=lambda *_, **__: [0], offsets=lambda places, which, *_, **__: dict.fromkeys(
+                places, self.queue_end if which == "latest" else 0))
 
     # what GroupConsumer does
     def poll(self, _timeout_ms, leaving):
@@ -60,6 +65,12 @@ class Group:
 
     def committed(self, _partitions):
         return dict(self.done)
+
+    def committed_with_metadata(self, place):
+        return (self.progress[place], "") if place in self.progress else None
+
+    def commit(self, offsets, _timeout_ms, _metadata):
+        self.progress |= offsets
 
     def begin_commit(self, offsets, _timeout_ms, metadata):
         answer = Future()
@@ -99,8 +110,8 @@ class Group:
 
 
 @contextmanager
-def sink_rig(monkeypatch):
-    """A task; its host, group and Kafka are simulated."""
+def sink_rig(monkeypatch, more=MappingProxyType({})):
+    """A task; its host, executors, group and Kafka are simulated. `more`: the connector's configuration."""
     group, host, woken = Group(), Host(), threading.Event()
 
     def read_range(_cluster, _topic, _partition, start, end, **_):
@@ -114,27 +125,52 @@ def sink_rig(monkeypatch):
     monkeypatch.setattr(QueueTopic, "prepare", lambda _: None)
     monkeypatch.setattr(queue, "Appender", lambda *_, **__: appender)
     monkeypatch.setattr(sink_task, "GroupConsumer", lambda *_: group)
-    used = []
+    used, engine = [], WaitingEngine()
     context = TaskContext(
         connector_name="c", task=1, worker=worker_settings({}),
         connector={"topics": "t", "consumer.override.max.poll.records": "7",
-                   "errors.deadletterqueue.topic.name": "dead"},
-        config={"task.class": "x.Task"}, engine=None, offsets=None, wake=woken.set, topic_used=used.append)
+                   "errors.deadletterqueue.topic.name": "dead", **more},
+        config={"task.class": "x.Task"}, engine=engine, offsets=None, wake=woken.set, topic_used=used.append)
     settings = SinkSettings.of(context)
     task = JavaSinkTask(context, settings, host, {"class": "x.Connector", "version": "1"}, group, None)
-    yield SimpleNamespace(task=task, group=group, host=host, woken=woken, used=used, metrics=context.metrics)
+    yield SimpleNamespace(task=task, group=group, host=host, woken=woken, used=used, engine=engine,
+                          metrics=context.metrics)
     task.cancel()
     task.close()
 
 
-def frame(session):
-    """What a frame of records says of itself, and the number of its records."""
-    kind, _, size = HEAD.unpack(session.socket.recv(HEAD.size, 0x100))
+def received(session):
+    """The next frame of records."""
+    head = session.socket.recv(HEAD.size, 0x100)
+    kind, _, size = HEAD.unpack(head)
     assert kind == BATCH
-    body = session.socket.recv(size, 0x100)
-    rows, meta, _, _ = struct.unpack_from("<iiii", body)
-    reported = json.loads(body[144 : 144 + meta])
+    return head + session.socket.recv(size, 0x100)
+
+
+def parsed(frame):
+    """What a frame of records says of itself, and the number of its records."""
+    rows, meta, sections, _ = struct.unpack_from("<iiii", frame, HEAD.size)
+    begin = HEAD.size + 16 + 8 * sections
+    return json.loads(frame[begin : begin + meta]), rows
+
+
+def frame(session):
+    """Start, end, reset and number of records of the next frame."""
+    reported, rows = parsed(received(session))
     return reported["from"], reported["to"], reported["reset"], rows
+
+
+def frame_meta(frame):
+    """Partition, start, end and number of records of a frame."""
+    reported, rows = parsed(frame)
+    return reported["partition"], reported["from"], reported["to"], rows
+
+
+def cut_batch(*offsets):
+    """Records with these offsets, as heeler's part of a chain returns them."""
+    rows = [{"offset": n, "timestamp": n, "value": b"x", "cut.topic": "t", "cut.timestamp": n, "cut.value": b"x"}
+            for n in offsets]
+    return pa.RecordBatch.from_pylist(rows, CUT_SCHEMA).replace_schema_metadata(described(frozenset(), {}))
 
 
 def letter(session, number, value):
@@ -167,15 +203,15 @@ def beside(step, *others):
     return found
 
 
-def started(rig):
-    """The task, started, with its partition open."""
+def started(rig, **more):
+    """The task, started, with its partition open. `more`: what its host says of it."""
     session, order = None, None
 
     def begin():
         nonlocal session, order
         session = rig.host.sessions.get(timeout=10)
         order = session.read()[1]
-        session.say("started")
+        session.say("started", **more)
 
     beside(rig.task.start, begin)
     assert (order["op"], order["maxPollRecords"], order["flush"]) == ("sink", 7, 60_000)

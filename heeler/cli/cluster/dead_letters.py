@@ -38,11 +38,13 @@ _SAMPLE: Final = ("queue_partition", "queue_offset", "topic", "partition", "offs
 @click.option("--last-offset", type=click.IntRange(0), metavar="N", help="Only letters up to this offset.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Replay at most this many.")
 @click.option("--values", is_flag=True, help="Show keys and values of the samples.")
+@click.option("--keeps-no-offsets", is_flag=True, help="A sink from a jar that might keep its position in its target "
+              "keeps none.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be replayed.")
 @YES
 @cluster_command
-def replay(session: ClusterSession, connector: str, limit: int | None, values: bool, dry_run: bool, yes: bool,
-           **chosen: Any) -> int:
+def replay(session: ClusterSession, connector: str, limit: int | None, values: bool, keeps_no_offsets: bool,
+           dry_run: bool, yes: bool, **chosen: Any) -> int:
     """Replay the records of a connector's dead letter queue, except those that were replayed before.
 
     Shows them first, then asks. A sink's records go only to this sink; a source's are written through its transforms
@@ -57,6 +59,7 @@ def replay(session: ClusterSession, connector: str, limit: int | None, values: b
     wanted = {names.get(key, key): list(value) if isinstance(value, tuple) else value
               for key, value in chosen.items() if value not in (None, ())}
     order: dict[str, Any] = {"filter": wanted} | ({"limit": limit} if limit is not None else {})
+    order |= {"keeps_no_offsets": True} if keeps_no_offsets else {}
     if dry_run or not yes:
         response = _replay(session, connector, {**order, "dry_run": True, "values": values})
         if dry_run or session.format is Format.TABLE:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from heeler.java_host import cut_feed
+from heeler.java_host import cut_feed, pieces
 from heeler.java_host.cut_feed import CutFeed
 from spark_tasks.data.host_records import CUT_SCHEMA, described
 from spark_tasks.errors import ConnectError, ToleranceExceededError
@@ -116,13 +116,13 @@ def test_a_frame_covers_a_range_without_records(rig):
 
 
 def test_records_made_from_one_record_stay_together(rig, monkeypatch):
-    monkeypatch.setattr(cut_feed, "FRAME_BYTES", 1)
+    monkeypatch.setattr(pieces, "FRAME_BYTES", 1)
     answered(rig, batch(0, 1, 1, 1, 2))
     assert ranges(rig) == [(0, 1, False, 1), (1, 2, False, 3), (2, 10, False, 1)]
 
 
 def test_after_a_rewind_records_not_sent_are_read_again(rig, monkeypatch):
-    monkeypatch.setattr(cut_feed, "FRAME_BYTES", 1)
+    monkeypatch.setattr(pieces, "FRAME_BYTES", 1)
     answered(rig, batch(0, 1, 2))
     rig.feed.next()
     rig.feed.move([(TP, 0)])
@@ -156,7 +156,7 @@ def given(rig):
 @pytest.mark.parametrize("to", [-1, 0])
 def test_what_was_read_of_partitions_that_have_not_moved_is_not_read_again(two, monkeypatch, to):
     """Its bad records became dead letters again whenever the plugin paused, resumed or rewound another partition."""
-    monkeypatch.setattr(cut_feed, "FRAME_BYTES", 1)
+    monkeypatch.setattr(pieces, "FRAME_BYTES", 1)
     both(two, 0, 1, 2)
     assert given(two) == (0, 0, 1)
     two.feed.move([(TP, to)])

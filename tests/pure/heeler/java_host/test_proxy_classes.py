@@ -160,3 +160,18 @@ def test_a_host_that_ends_just_after_the_start_is_followed_by_one_instance(rig: 
         rig.connector.start()
     rig.settle()
     assert len(rig.host.running) == 1
+
+
+def test_a_sink_does_not_see_the_progress_of_replays_among_altered_offsets() -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Asked:
+        def ask(self, op: str, **fields: Any) -> dict[str, bool]:
+            asked.append({"op": op, **fields})
+            return {"altered": True}
+
+    sink: Any = class_of(JavaPlugin("a.Sink", "sink", "1", "here"), Asked())  # type: ignore[arg-type]
+    config = {"errors.deadletterqueue.topic.name": "dead"}
+    assert sink.alter_offsets(config, {("t", 0): 5, ("dead", 0): 2})
+    assert sink.alter_offsets({}, {("t", 1): None})
+    assert [one["places"] for one in asked] == [[("t", 0, 5)], [("t", 1, None)]]

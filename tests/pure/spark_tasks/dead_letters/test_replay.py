@@ -131,6 +131,7 @@ def test_a_filter_that_leaves_letters_between_others_is_known(chose: dict[str, A
 
 @pytest.mark.parametrize(("body", "words"), [
     ({"dryrun": True}, "unknown member dryrun"), ({"dry_run": "yes"}, "dry_run must be true or false"),
+    ({"keeps_no_offsets": 1}, "keeps_no_offsets must be true or false"),
     ({"limit": 0}, "limit must be"), ({"limit": True}, "limit must be"), ({"limit": 1.5}, "limit must be"),
     ({"limit": 2**63}, "limit must be"), ({"filter": []}, "filter must be an object"),
     ({"filter": {"topic": ["a"]}}, "unknown member topic"), ({"filter": {"topics": "a"}}, "topics must be a list"),
@@ -152,7 +153,8 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st
 KEYS = st.sampled_from(["topics", "stages", "exception", "message", "from", "to", "partition", "first_offset", "x"])
 
 
-@given(st.dictionaries(st.sampled_from(["dry_run", "values", "limit", "y"]), JSON), st.dictionaries(KEYS, JSON) | JSON)
+@given(st.dictionaries(st.sampled_from(["dry_run", "values", "limit", "keeps_no_offsets", "y"]), JSON),
+       st.dictionaries(KEYS, JSON) | JSON)
 def test_any_order_is_accepted_or_refused_with_a_message(body: dict[str, Any], chose: Any) -> None:
     try:
         order = ReplayOrder.of({**body, "filter": chose})

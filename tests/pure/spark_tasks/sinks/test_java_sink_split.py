@@ -14,7 +14,7 @@ from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sinks import split as module
-from spark_tasks.sinks.java_sink_split import java_sink_job
+from spark_tasks.sinks.java_sink_split import java_replay_job, java_sink_job
 from spark_tasks.sinks.split import SinkResult, SinkSplit
 from spark_tasks.spark.executor import Outcome, pickled_outcomes
 
@@ -45,3 +45,24 @@ def test_a_split_of_large_records_returns_only_some_of_them(monkeypatch: pytest.
     assert sum(len(batch) for batch in result.messages[0]) == 28
     (outcome,) = pickle.loads(pickled_outcomes([Outcome(result)], 17 << 20))
     assert outcome.error is None
+
+
+@pytest.mark.parametrize(("connector", "worker", "value"), [
+    ({}, {}, b"q-0-7"),
+    ({"header.converter": JSON, "header.converter.schemas.enable": "false"}, {}, b'"q-0-7"'),
+    ({}, {"header.converter": JSON, "header.converter.schemas.enable": "false"}, b'"q-0-7"'),
+    ({"header.converter": "com.acme.InAJar"}, {}, None),
+])
+def test_a_replayed_record_is_marked_for_the_header_converter_of_the_connector(
+    connector: dict[str, str], worker: dict[str, str], value: bytes | None
+) -> None:
+    """It runs in the host: heeler gives it the header as bytes."""
+    context: Any = SimpleNamespace(
+        worker=SimpleNamespace(converters={"key.converter": JSON, **worker}, max_record_bytes=1 << 20),
+        connector={"value.converter": JSON, "transforms": "a", "transforms.a.type": "com.acme.Transform", **connector})
+    settings: Any = SimpleNamespace(client={}, isolation="read_uncommitted", errors=ErrorHandling())
+    pipeline = pickle.loads(java_replay_job(context, settings, None)).pipeline
+    assert pipeline.header_of("t", "heeler.replay.of", "q-0-7") == value
+    raw = pa.RecordBatch.from_pylist([{"offset": 3, "timestamp": 5, "key": b"{", "value": b"any"}], RAW_SCHEMA)
+    (batch,) = pipeline.to_connect_by_schema("t", 0, raw)
+    assert (batch.column("value").to_pylist(), batch.column("cut.key").to_pylist()) == ([b"any"], [b"{"])

@@ -14,6 +14,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.connect.connector.Task;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.runtime.SinkConnectorConfig;
 import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
@@ -26,9 +27,12 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
  * One sink task. The connection's thread receives the worker's commands and frames. Another thread carries out the commands,
  * converts, transforms and puts the records of the frames, and asks the task which offsets to commit.
  *
- * Commands: open, close, pause, resume, stop. Messages to the worker: "commit" (offsets for the group), "at" (the positions
+ * Commands: open, close, commit, pause, resume, stop. Messages to the worker: "commit" (offsets for the group), "at" (the positions
  * of partitions that the plugin has rewound or paused), "done" (with a frame), "tick" (still processing frames), and frames
  * with records for the dead letter queue.
+ *
+ * A session may be for a replay of dead letters: another instance of the task, which is no member of the group. What it wants
+ * to commit tells the worker which records it has stored.
  */
 final class SinkSession extends Session implements SinkContext.Source {
     private static final long TICK_MS = 1000;
@@ -38,6 +42,7 @@ final class SinkSession extends Session implements SinkContext.Source {
     private final Map<String, String> own;
     private final int maxPollRecords;
     private final long flushMs;
+    private final boolean replay;
     private final SinkPositions places = new SinkPositions();
     private volatile boolean gone; // the worker has closed the connection
     private volatile SinkConversion conversion;
@@ -69,10 +74,11 @@ final class SinkSession extends Session implements SinkContext.Source {
         own = first.strings("config");
         maxPollRecords = first.number("maxPollRecords");
         flushMs = first.number("flush");
+        replay = Boolean.TRUE.equals(first.content().get("replay"));
         group = new ConsumerGroupMetadata(first.text("group"));
         id = new ConnectorTaskId(first.text("name"), first.number("task"));
         loader = host.plugin(first).loader();
-        thread = new Thread(this::run, "task " + id);
+        thread = new Thread(this::run, (replay ? "replay of task " : "task ") + id);
     }
 
     @Override
@@ -123,12 +129,25 @@ final class SinkSession extends Session implements SinkContext.Source {
                 created.initialize(new SinkContext(this));
                 task = created;
                 created.start(own);
-                tell(Map.of("op", "started", "version", String.valueOf(created.version())));
+                tell(Map.of("op", "started", "version", String.valueOf(created.version()), "keeps", keepsOffsets(type)));
                 nextCommit = nextPut = now() + flushMs;
                 go();
             } finally {
                 if (task != null) stop(task);
             }
+        }
+    }
+
+    /**
+     * Whether a task prepares its partitions and decides how far each is committed: such a task usually finds its position in
+     * its target, where a second instance would change it.
+     */
+    private static boolean keepsOffsets(Class<?> type) {
+        try {
+            return type.getMethod("open", Collection.class).getDeclaringClass() != SinkTask.class
+                && type.getMethod("preCommit", Map.class).getDeclaringClass() != SinkTask.class;
+        } catch (NoSuchMethodException | LinkageError e) { // other methods of the task have types that are missing
+            return true;
         }
     }
 
@@ -225,6 +244,7 @@ final class SinkSession extends Session implements SinkContext.Source {
                 again = false;
                 tell(Map.of("op", "closed"));
             }
+            case "commit" -> requestCommit();
             case "pause", "resume" -> {
                 paused = command.op().equals("pause");
                 if (paused) requestCommit();
@@ -348,6 +368,8 @@ final class SinkSession extends Session implements SinkContext.Source {
 
     @Override
     public ConsumerGroupMetadata group() {
+        if (replay) throw new ConnectException("A task that replays dead letters is no member of the consumer group, so it"
+            + " must not commit offsets. This connector commits offsets itself: its dead letters cannot be replayed");
         return group;
     }
 

@@ -21,9 +21,10 @@ def test_a_replay_shows_its_plan_and_waits_for_its_end(fake):
     assert "would be replayed" in shown
     assert "QUEUE OFFSET" in shown
     assert "\x1b" not in shown
-    assert "replayed" in run(fake, "connectors", "replay", "c", "--yes", "--limit", "2").output
+    assert "replayed" in run(fake, "connectors", "replay", "c", "--yes", "--limit", "2", "--keeps-no-offsets").output
     assert [body for request, body in fake.asked if request.startswith("POST")] == [
-        {"filter": {"stages": ["TASK_PUT"]}, "dry_run": True, "values": True}, {"filter": {}, "limit": 2}]
+        {"filter": {"stages": ["TASK_PUT"]}, "dry_run": True, "values": True},
+        {"filter": {}, "limit": 2, "keeps_no_offsets": True}]
 
 
 def test_a_replay_counts_each_letter_and_those_refused_again(fake):
