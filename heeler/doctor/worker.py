@@ -82,7 +82,7 @@ def certificates(config: WorkerConfig, now: dt.datetime) -> Iterator[Finding]:
     from rest.server.tls import pem_certificates, server_context  # noqa: PLC0415
     from spark_tasks.kafka.client_config import client_settings  # noqa: PLC0415
 
-    rest = RestSettings.from_properties(config.originals)
+    rest = RestSettings.of(config.values, config.originals)
     listeners = [*rest.listeners, *(rest.admin_listeners or ())]
     settings: list[tuple[str, Mapping[str, str]]] = []
     if any(listener.protocol == "https" for listener in listeners):

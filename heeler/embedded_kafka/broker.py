@@ -110,7 +110,7 @@ class EmbeddedBroker:
             return
         if self.port:
             ports.require_free(self.host, self.port)
-        folder = self._folder = self._folder or self._open_folder()
+        folder = self._folder = self._folder or self.open_folder()
         try:
             java, jars = find_java(), resolve(BROKER, self._progress)
             archive = self._archive = ClassArchive(java, jars)
@@ -140,7 +140,8 @@ class EmbeddedBroker:
             self._folder = None
         self.port = self._wanted_port
 
-    def _open_folder(self) -> BrokerFolder:
+    def open_folder(self) -> BrokerFolder:
+        """The folder of a first start."""
         if self._wanted_dir is None:
             return BrokerFolder.open(Path(tempfile.mkdtemp(prefix="heeler-broker-")), _new_cluster_id())
         return BrokerFolder.open(self._wanted_dir, _new_cluster_id())
@@ -161,7 +162,7 @@ class EmbeddedBroker:
         """Starts the broker. Returns False if another program took a port a moment before. Raises SetupError for other
         failures.
         """
-        config = folder.write_config(self._properties(folder, ports.free_port("127.0.0.1")))
+        config = folder.write_config(self.properties(folder, ports.free_port("127.0.0.1")))
         if not folder.is_formatted:
             kept = resolve(BROKER) / FEATURES
             if self._quick and kept.exists():
@@ -198,7 +199,7 @@ class EmbeddedBroker:
         process = self._process = GuardedProcess(command, folder.log_file, remove)
         return process
 
-    def _properties(self, folder: BrokerFolder, controller_port: int) -> dict[str, str]:
+    def properties(self, folder: BrokerFolder, controller_port: int) -> dict[str, str]:
         """The properties of a single node that is broker and controller; every replication factor is 1."""
         controller = f"127.0.0.1:{controller_port}"
         own = f"PLAINTEXT://{self.bootstrap_servers}"

@@ -215,7 +215,7 @@ class Worker:
 
     # ------------------------------------------------------------ the parts
     def _start_rest(self) -> RestServer:
-        settings = RestSettings.from_properties(self.config.originals)
+        settings = RestSettings.of(self.config.values, self.config.originals)
         server = RestServer(settings, create_app(self.ask, self.view, settings),
                             create_admin_app(self.ask, self.view, settings))
         server.start()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from rest.server.keys import MAX_BODY_BYTES, REST_KEYS, HeaderRule, Listener, header_rules, listener, origins
+from rest.server.keys import MAX_BODY_BYTES, HeaderRule, Listener, header_rules, listener, origins
 from spark_tasks.errors import ConfigError
 
 REQUEST_TIMEOUT_S = 90.0  # fixed in Kafka Connect too
@@ -46,9 +47,10 @@ class RestSettings:
     health_timeout_s: float = HEALTH_TIMEOUT_S
 
     @classmethod
-    def from_properties(cls, props: Mapping[str, str]) -> RestSettings:
-        """Parses a worker's properties. Raises ConfigError."""
-        values = REST_KEYS.parse(props)
+    def of(cls, values: Mapping[str, Any], given: Mapping[str, str]) -> RestSettings:
+        """`values`: those of REST_KEYS in a worker's properties, parsed. `given`: the properties, for the keys of TLS.
+        Raises ConfigError.
+        """
         admin, advertised = values["admin.listeners"], values["rest.advertised.listener"]
         settings = cls(
             listeners=tuple(map(listener, values["listeners"])),
@@ -62,8 +64,8 @@ class RestSettings:
             topic_tracking_reset=values["topic.tracking.allow.reset"],
             rebalance_wait_s=values["rest.rebalance.wait.ms"] / 1000,
             max_body_bytes=values["heeler.rest.max.body.bytes"],
-            tls=_tls(props, "listeners.https."),
-            admin_tls=_tls(props, "admin.listeners.https."),
+            tls=_tls(given, "listeners.https."),
+            admin_tls=_tls(given, "admin.listeners.https."),
         )
         protocol = settings.advertised_listener
         protocols = {listener.protocol for listener in settings.listeners}

@@ -60,7 +60,7 @@ class InGroupSender(OnceSender):
         except KafkaAuthorizationError as error:
             return self._warned(error)
         if committed is None:  # the task has committed one before the batch
-            return self._warned("there is none of {}-{}".format(*self._place))
+            return self._warned("no offset of {}-{} is committed".format(*self._place))
         self._position, text = committed
         self._written = (parsed(text) or WrittenLetters()).since(self._resume)
         self._found = self.search = self._written

@@ -333,7 +333,8 @@ class SharedBatches:
             return
         ready_s, before = self._engine.ready_s(flight.future), flight.looked
         if before is not None:
-            flight.hung_s += max(0.0, min(now - before, LATE * TICK_S) - (ready_s - flight.ready_s))
+            waited_s = max(0.0, ready_s - flight.ready_s)  # less than before: another process has the split
+            flight.hung_s += max(0.0, min(now - before, LATE * TICK_S) - waited_s)
         flight.looked, flight.ready_s = now, ready_s
 
     def _cut_off_here(self, flight: _Flight) -> None:

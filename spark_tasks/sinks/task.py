@@ -40,9 +40,9 @@ from spark_tasks.metrics.task import Flight
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.api import SinkConnector
 from spark_tasks.sinks.commits import COMMIT_TIMEOUT_MS, PendingOffsets
-from spark_tasks.sinks.lending import Lending
 from spark_tasks.sinks.letter_marks import LetterMarks
 from spark_tasks.sinks.letters_kept import LettersKept
+from spark_tasks.sinks.loans import Loans
 from spark_tasks.sinks.marks import Marks
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.replay_commit import commit_replay
@@ -92,7 +92,7 @@ class SinkTask(TaskRunner):
         self._cancelled = False
         self._resting = False  # until the next attempt, as Kafka cannot be reached
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
-        self._lending: Lending | None = None
+        self._loans: Loans | None = None
         self._replays = Replays(self._errors, self._metrics)
         self._flight: Flight | None = None
         self._waiting = BatchWait(context.wake)
@@ -110,9 +110,9 @@ class SinkTask(TaskRunner):
     @property
     def batch(self) -> Future[list[Any]] | None:
         """The batch in flight."""
-        batch, lending = self._batch, self._lending
-        if lending is not None and lending.active:
-            return lending.batch
+        batch, loans = self._batch, self._loans
+        if loans is not None and loans.active:
+            return loans.batch
         return None if batch is None else batch[0]
 
     @override
@@ -135,7 +135,7 @@ class SinkTask(TaskRunner):
         self._watcher = self._watchers.of(settings.client)
         self._positions = Positions(self._watcher, settings.isolation, settings.reset, self._writer)
         self._marks.active = self._positions.resumable and bool(self._errors.queue) and self._notes_letters()
-        self._lending = self._made_lending()
+        self._loans = self._made_loans()
 
     def _notes_letters(self) -> bool:
         """Returns whether a repeated batch can know its letters. In another cluster, the group is not this one."""
@@ -146,7 +146,7 @@ class SinkTask(TaskRunner):
                         self._context.id)
         return False
 
-    def _made_lending(self) -> Lending | None:
+    def _made_loans(self) -> Loans | None:
         """None if the task cannot share batches, which end in a thread that must not run a plugin's code."""
         writer: Any = type(self._writer)
         settings, plain = self._settings, (DataSourceWriter.commit, DataSourceWriter.abort)
@@ -155,7 +155,7 @@ class SinkTask(TaskRunner):
             or (writer.commit, writer.abort) != plain or settings.isolation != "read_uncommitted"
         ):
             return None
-        return Lending(
+        return Loans(
             self._context, self, self._shared, (settings_key(settings.client), self._pipeline.key), self._watcher,
             self._positions, lambda: self._member, lambda: self._size.records, self._lent_split, self._end_batch,
             self._commit_due,
@@ -172,10 +172,10 @@ class SinkTask(TaskRunner):
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
         try:
-            if (lending := self._lending) is not None and lending.active:
-                if not self._replays.running and lending.goes_on():
+            if (loans := self._loans) is not None and loans.active:
+                if not self._replays.running and loans.goes_on():
                     return Progress(idle_ms=UPKEEP_MS)
-                if (progress := self._end_loan(lending)) is not None:
+                if (progress := self._end_loan(loans)) is not None:
                     return progress
             if self._batch is not None:
                 return self._collect(self._waiting.max_wait_s(self._batch[0]))
@@ -206,7 +206,7 @@ class SinkTask(TaskRunner):
             self._positions.look()
             self._metrics.lags = self._positions.lags()
             return Progress(idle_ms=self._pending.commit_due(consumer))
-        if not self._replays.running and self._lending is not None and self._lending.begin():
+        if not self._replays.running and self._loans is not None and self._loans.begin():
             self._flight = None
             return Progress(idle_ms=UPKEEP_MS)
         begun = time.perf_counter()
@@ -228,17 +228,17 @@ class SinkTask(TaskRunner):
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
         return self._collect(MAX_WAIT_S)
 
-    def _end_loan(self, lending: Lending, *, withdraw: bool = False) -> Progress | None:
+    def _end_loan(self, loans: Loans, *, withdraw: bool = False) -> Progress | None:
         """Takes the task back from SharedBatches. Returns the result of `run_once` if it has to handle the end of a
         shared batch, or to wait for it.
         """
-        ended = lending.end(MAX_WAIT_S, withdraw=withdraw)
+        ended = loans.end(MAX_WAIT_S, withdraw=withdraw)
         if ended is None:
             return Progress()
         (outcome,) = ended
         if isinstance(outcome, Exception):
             return self._failed(outcome, [])
-        return None if outcome is None else self._collect_batch(outcome, lending.generation)
+        return None if outcome is None else self._collect_batch(outcome, loans.generation)
 
     def _lent_split(self, tp: TopicPartition, start: int, end: int, held: bytes) -> SinkSplit:
         return SinkSplit(self._job, *tp, start, end, held=held)
@@ -310,8 +310,8 @@ class SinkTask(TaskRunner):
                 value_of(failures[0])
             except Exception as error:  # noqa: BLE001 - the plugin's
                 return self._failed(error, results)
-        if self._lending is not None:
-            self._lending.note(results)
+        if self._loans is not None:
+            self._loans.note(results)
         progress = self._end_batch(results, generation)
         self._commit_due()  # if Kafka cannot be reached, the batch stays committed, and the offsets are committed later
         return progress
@@ -430,8 +430,8 @@ class SinkTask(TaskRunner):
 
     def _finish(self) -> None:
         """Withdraws the batch in flight if it has not started; otherwise waits for it and commits it."""
-        while self._lending is not None and self._lending.active:
-            self._end_loan(self._lending, withdraw=True)
+        while self._loans is not None and self._loans.active:
+            self._end_loan(self._loans, withdraw=True)
         if self._batch is None:
             return
         if self._batch[0].cancel():
@@ -466,7 +466,7 @@ class SinkTask(TaskRunner):
         self._cancel_batch()
 
     def _cancel_batch(self) -> None:
-        if self._lending is not None:
-            self._lending.cancel()
+        if self._loans is not None:
+            self._loans.cancel()
         if (batch := self._batch) is not None:
             self._context.engine.cancel(batch[0])

@@ -39,7 +39,7 @@ from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_co
 from spark_tasks.task import Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled
-from spark_tasks.tasks.pace import POLL_MS, SPLIT_POLL_MS, IdleTasks, Idling, SplitSize
+from spark_tasks.tasks.pace import IdleTasks, Idling, SplitSize
 from spark_tasks.tasks.retries import RetryLimits, RetryState
 
 PAUSED_MS = 60_000
@@ -205,9 +205,9 @@ class SourceTask(TaskRunner):
             self._settle(finish=False)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
-        pause = max(self._idling.idle_ms, SIMPLE_IDLE_MS if self._reading.simple else 0)
         in_split = self._reading.simple and not self._context.engine.job_per_batch
-        self._idle_tasks.add(self._context.id, SPLIT_POLL_MS if in_split else POLL_MS)
+        least = self._idle_tasks.add(self._context.id, in_split=in_split)
+        pause = max(self._idling.idle_ms, least, SIMPLE_IDLE_MS if self._reading.simple else 0)
         self._idling = self._idling.next(self._idle_tasks.shared_pause_ms)
         due_ms = self._delivery.due_ms
         return Progress(idle_ms=pause if due_ms is None else max(1, min(pause, int(due_ms))))
@@ -339,8 +339,8 @@ class SourceTask(TaskRunner):
     def pause(self) -> None:
         """Finishes the batch in flight, and starts no other until `resume`."""
         self._paused = True
-        self._idle_tasks.discard(self._context.id)
         self._finish()
+        self._idle_tasks.discard(self._context.id)  # now, as a batch in flight may have found nothing
         self._metrics.running(paused=True)
 
     @override
@@ -371,11 +371,11 @@ class SourceTask(TaskRunner):
         """Finishes the batch in flight, stops the reader and releases all resources."""
         stream = self._stream
         self._metrics.stopped()
-        self._idle_tasks.discard(self._context.id)
         try:
             if not self._cancelled:
                 self._finish()
         finally:
+            self._idle_tasks.discard(self._context.id)
             self._give_up()
             self._batch = None
             self._stream = None

@@ -83,9 +83,13 @@ class IdleTasks:
     def __init__(self) -> None:
         self._tasks: dict[str, int] = {}
 
-    def add(self, task: str, poll_ms: int = POLL_MS) -> None:
-        """Adds a task that has no new records. `poll_ms`: POLL_MS or SPLIT_POLL_MS."""
-        self._tasks[task] = poll_ms
+    def add(self, task: str, *, in_split: bool = False) -> int:
+        """Adds a task that has no new records. Returns the shortest pause until it polls again, in ms. `in_split`: its
+        polls are splits. Such tasks do not poll more often either when they have had records a moment ago, unless the
+        pause would be longer than LONG_IDLE_MS.
+        """
+        self._tasks[task] = SPLIT_POLL_MS if in_split else POLL_MS
+        return min(self.shared_pause_ms, LONG_IDLE_MS) if in_split else 0
 
     def discard(self, task: str) -> None:
         """Removes a task that has new records or has ended."""

@@ -5,7 +5,7 @@ Werkzeug compiles every route again for each application, which takes longer tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import cache
 from threading import Lock
@@ -14,6 +14,7 @@ from typing import Any
 from werkzeug.test import Client
 
 from rest.app import create_admin_app, create_app
+from rest.server.keys import REST_KEYS
 from rest.server.settings import RestSettings
 from tests.rigs.fake_herder import FakeWorker
 
@@ -58,6 +59,11 @@ def _of(make: Callable[..., Wsgi], worker: FakeWorker, settings: RestSettings) -
         return _app(make, _BySettings(settings))(environ, start_response)
 
     return asked
+
+
+def rest_settings(properties: Mapping[str, str]) -> RestSettings:
+    """The settings in a worker's properties."""
+    return RestSettings.of(REST_KEYS.parse(properties), properties)
 
 
 def app_of(worker: FakeWorker, settings: RestSettings = RestSettings()) -> Any:  # noqa: B008

@@ -20,14 +20,14 @@ class SecondBroker(EmbeddedBroker):
         self._cluster_id = _properties(first.data_dir / "kafka" / "meta.properties")["cluster.id"]
         self._voters = _properties(first.data_dir / "server.properties")["controller.quorum.voters"]
 
-    def _open_folder(self) -> BrokerFolder:
+    def open_folder(self) -> BrokerFolder:
         folder = BrokerFolder.open(Path(tempfile.mkdtemp(prefix="heeler-broker-")), self._cluster_id)
         folder.format_like(self._features, node_id=2)
         return folder
 
-    def _properties(self, folder: BrokerFolder, controller_port: int) -> dict[str, str]:
+    def properties(self, folder: BrokerFolder, controller_port: int) -> dict[str, str]:
         return {
-            **super()._properties(folder, controller_port), "process.roles": "broker", "node.id": "2",
+            **super().properties(folder, controller_port), "process.roles": "broker", "node.id": "2",
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}", "controller.quorum.voters": self._voters,
         }  # fmt: skip
 

@@ -20,14 +20,14 @@ from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, Topi
 from storage.status.state import Restarts, Stall, Status, StatusState, TopicStatus
 from tests.rigs.fake_herder import WORKER, FakeWorker
 from tests.rigs.fake_plugins import FILE
-from tests.rigs.rest_apps import admin_app_of, client_of
+from tests.rigs.rest_apps import admin_app_of, client_of, rest_settings
 
 SOURCE = {"connector.class": FILE + "FileStreamSourceConnector", "topic": "t"}
 HASTY = replace(RestSettings(), request_timeout_s=0.02, health_timeout_s=0.02)
 
 
 def settings(**props: str) -> RestSettings:
-    return RestSettings.from_properties({key.replace("_", "."): value for key, value in props.items()})
+    return rest_settings({key.replace("_", "."): value for key, value in props.items()})
 
 
 # ---------------------------------------------------------------- health, startup, timeouts
@@ -377,7 +377,7 @@ def test_cors_may_allow_every_origin() -> None:
 
 
 def test_configured_response_headers_are_added() -> None:
-    client = client_of(FakeWorker(), RestSettings.from_properties({"response.http.headers.config": (
+    client = client_of(FakeWorker(), rest_settings({"response.http.headers.config": (
         'add Cache-Control: no-cache, "add Cache-Control: no-store, private", set X-Frame-Options:DENY, '
         "set Content-Type: application/x, setDate Expires: 31540000000")}))
     for path in ("/", "/nope"):

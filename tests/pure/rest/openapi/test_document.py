@@ -17,7 +17,7 @@ from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
 from storage.status.state import Status
 from tests.rigs.fake_herder import WORKER, FakeWorker
 from tests.rigs.fake_plugins import FILE
-from tests.rigs.rest_apps import client_of
+from tests.rigs.rest_apps import client_of, rest_settings
 
 SOURCE = {"connector.class": FILE + "FileStreamSourceConnector", "topic": "t"}
 
@@ -149,7 +149,7 @@ def test_the_page_names_every_path_and_needs_no_network(spec):
 
 def test_the_admin_listener_describes_what_it_has():
     worker = FakeWorker()
-    app = create_admin_app(worker.ask, worker, RestSettings.from_properties({"admin.listeners": "http://localhost:9"}))
+    app = create_admin_app(worker.ask, worker, rest_settings({"admin.listeners": "http://localhost:9"}))
     paths = set(Client(app).get("/openapi.json").json["paths"])
     assert "/admin/loggers" in paths
     assert "/connectors" not in paths

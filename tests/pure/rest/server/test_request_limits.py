@@ -20,7 +20,7 @@ from actors.errors import (
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError
 from tests.rigs.fake_herder import FakeWorker
-from tests.rigs.rest_apps import client_of
+from tests.rigs.rest_apps import client_of, rest_settings
 from tests.rigs.serving import ports_of, serving, stub
 
 WAITING = replace(RestSettings(), rebalance_wait_s=30.0)
@@ -131,7 +131,7 @@ def test_internal_endpoints_wait_too() -> None:
 
 
 def test_rest_rebalance_wait_ms_is_parsed_and_limited() -> None:
-    assert RestSettings.from_properties({}).rebalance_wait_s == 0
-    assert RestSettings.from_properties({"rest.rebalance.wait.ms": "2500"}).rebalance_wait_s == 2.5
+    assert rest_settings({}).rebalance_wait_s == 0
+    assert rest_settings({"rest.rebalance.wait.ms": "2500"}).rebalance_wait_s == 2.5
     with pytest.raises(ConfigError, match=r"rest\.rebalance\.wait\.ms"):
-        RestSettings.from_properties({"rest.rebalance.wait.ms": "60001"})
+        rest_settings({"rest.rebalance.wait.ms": "60001"})

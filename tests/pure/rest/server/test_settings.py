@@ -7,10 +7,11 @@ import pytest
 from rest.server.keys import HeaderRule, Listener
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError
+from tests.rigs.rest_apps import rest_settings
 
 
 def test_defaults_are_kafka_connects() -> None:
-    parsed = RestSettings.from_properties({})
+    parsed = rest_settings({})
     assert parsed == RestSettings()
     assert parsed.listeners == (Listener("http", "", 8083),)
     assert parsed.advertised_protocol == "http"
@@ -23,7 +24,7 @@ def test_defaults_are_kafka_connects() -> None:
     ("HTTPS://Host.name:8443, http://[::1]:8083", [("https", "Host.name", 8443), ("http", "::1", 8083)]),
 ])
 def test_listeners_are_parsed(text: str, listeners: list[tuple[str, str, int]]) -> None:
-    assert RestSettings.from_properties({"listeners": text}).listeners == tuple(Listener(*item) for item in listeners)
+    assert rest_settings({"listeners": text}).listeners == tuple(Listener(*item) for item in listeners)
 
 
 @pytest.mark.parametrize(("props", "protocol"), [
@@ -31,20 +32,20 @@ def test_listeners_are_parsed(text: str, listeners: list[tuple[str, str, int]]) 
     ({"listeners": "http://:1,https://:2", "rest.advertised.listener": "HTTPS"}, "https"),
 ])
 def test_the_advertised_protocol_follows_the_listeners(props: dict[str, str], protocol: str) -> None:
-    assert RestSettings.from_properties(props).advertised_protocol == protocol
+    assert rest_settings(props).advertised_protocol == protocol
 
 
 def test_an_advertised_listener_exists_or_has_its_own_port() -> None:
     props = {"listeners": "http://h:1", "rest.advertised.listener": "https"}
     with pytest.raises(ConfigError, match=r"^rest\.advertised\.listener: none of the listeners uses https"):
-        RestSettings.from_properties(props)
-    assert RestSettings.from_properties({**props, "rest.advertised.port": "443"}).advertised_protocol == "https"
+        rest_settings(props)
+    assert rest_settings({**props, "rest.advertised.port": "443"}).advertised_protocol == "https"
 
 
 def test_tls_keys_are_all_prefixed_or_none() -> None:
-    plain = RestSettings.from_properties({"ssl.keystore.location": "a", "ssl.client.auth": "required"})
+    plain = rest_settings({"ssl.keystore.location": "a", "ssl.client.auth": "required"})
     assert plain.tls == {"ssl.keystore.location": "a", "ssl.client.auth": "required"}
-    prefixed = RestSettings.from_properties({
+    prefixed = rest_settings({
         "ssl.keystore.location": "a", "ssl.client.auth": "required", "listeners.https.ssl.keystore.location": "b"})
     assert prefixed.tls == {"ssl.keystore.location": "b"}
     assert prefixed.admin_tls == {"ssl.keystore.location": "a", "ssl.client.auth": "required"}
@@ -53,8 +54,8 @@ def test_tls_keys_are_all_prefixed_or_none() -> None:
 def test_response_header_rules_are_parsed() -> None:
     text = 'add Cache-Control: no-cache, no-store:x, "set A: b, c: d",setDate E:-1'
     with pytest.raises(ConfigError, match="no-store:x"):
-        RestSettings.from_properties({"response.http.headers.config": text})
-    parsed = RestSettings.from_properties({"response.http.headers.config": '"set A: b, c: d" , SETDATE E:-1'})
+        rest_settings({"response.http.headers.config": text})
+    parsed = rest_settings({"response.http.headers.config": '"set A: b, c: d" , SETDATE E:-1'})
     assert parsed.response_headers == (HeaderRule("set", "A", "b, c: d"), HeaderRule("setDate", "E", "-1"))
 
 
@@ -72,4 +73,4 @@ def test_response_header_rules_are_parsed() -> None:
 ])
 def test_invalid_settings_are_refused(props: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=next(iter(props)).replace(".", r"\.")):
-        RestSettings.from_properties(props)
+        rest_settings(props)

@@ -47,7 +47,7 @@ class Engine:
 
     def ready_s(self, _batch: Future[list[Any]]) -> float:
         time.sleep(self.slow_look_s)
-        return time.monotonic() if self.starved else 0.0
+        return 100.0 + time.monotonic() if self.starved else 0.0
 
     def where(self, _batch: Future[list[Any]]) -> str:
         self.asked.set()
@@ -296,8 +296,25 @@ def test_a_split_that_is_starved_is_not_cut_off_until_it_hangs(rig: Rig, monkeyp
     begun = time.monotonic()
     wait_until(lambda: time.monotonic() - begun > 0.5 or task.woken.is_set())
     assert not task.woken.is_set()
-    rig.engine.starved = False  # on the contrary: the figure falls, as that of another process
+    rig.engine.starved = False
     assert task.woken.wait(5)
+
+
+def test_a_split_that_another_process_has_by_now_is_not_cut_off_for_that(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which has waited less for a CPU since its start."""
+    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 60.0)
+    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
+    (task, _), _ = two_in_a_flight(rig)
+    rig.engine.starved = True
+    rig.engine.begin()
+    looks = rig.engine.looks
+    wait_until(lambda: rig.engine.looks > looks + 2)
+    assert rig.engine.ready_s(Future()) > 60.0, "the figure that falls"
+    rig.engine.starved, looks = False, rig.engine.looks
+    wait_until(lambda: rig.engine.looks > looks + 2 or task.woken.is_set())
+    assert not task.woken.is_set()
 
 
 def test_time_in_which_this_process_did_not_run_does_not_count(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

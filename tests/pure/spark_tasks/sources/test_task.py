@@ -18,8 +18,9 @@ from spark_tasks.sources.split import SourceResult
 from spark_tasks.sources.task import SourceTask
 from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.tasks import retries
+from spark_tasks.tasks.pace import IdleTasks
 from tests.rigs.support import wait_until
-from tests.rigs.task_plugins import NumbersConnector, NumbersReader
+from tests.rigs.task_plugins import NumbersConnector, NumbersReader, SimpleConnector
 from tests.rigs.tasks import MemoryOffsets, context_of
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -122,14 +123,38 @@ class Running(Engine):
         return self.batch
 
 
-def task_of(folder: Path, engine: Engine, delivery: Idle, offsets: MemoryOffsets | None = None) -> SourceTask:
+def task_of(
+    folder: Path, engine: Engine, delivery: Idle, offsets: MemoryOffsets | None = None,
+    kind: type[NumbersConnector] = NumbersConnector, idle: IdleTasks | None = None,
+) -> SourceTask:
     (folder / "limit").write_text("3")
     worker = {"bootstrap.servers": "127.0.0.1:1", "key.converter": STRING, "value.converter": STRING}
     connector = {"name": "n", "connector.class": "tests.rigs.task_plugins.NumbersConnector", "topic": "t",
                  "folder": str(folder)}
     context = context_of(cast("Any", engine), worker, connector, lambda: None, offsets=offsets or MemoryOffsets())
     pipeline = SourcePipeline(context.worker.converters, context.connector)
-    return SourceTask(context, SourceSettings.of(context), NumbersConnector, pipeline, cast("Delivery", delivery))
+    return SourceTask(context, SourceSettings.of(context), kind, pipeline, cast("Delivery", delivery), idle)
+
+
+@pytest.mark.parametrize("how", [SourceTask.pause, SourceTask.close])
+def test_a_task_that_pauses_or_stops_while_it_looks_for_records_is_no_idle_task(
+    tmp_path: Path, how: Callable[[SourceTask], None]
+) -> None:
+    """The look that is in flight finds nothing. The pauses of the worker's other tasks grow with each idle one."""
+    class Quiet(Idle):
+        due_ms = None
+
+        def written(self, uses: Any) -> None: ...
+        def settle(self, *, finish: bool) -> bool:  # noqa: ARG002
+            return False
+
+    engine, idle = Running(), IdleTasks()
+    task = task_of(tmp_path, engine, Quiet(), kind=SimpleConnector, idle=idle)
+    task.start()
+    engine.of(task).set_result([SourceResult({}, 0, 0, 0.0, (), None)])
+    how(task)
+    assert idle.shared_pause_ms == 0
+    task.close()
 
 
 def test_a_batch_that_is_submitted_after_its_task_was_abandoned_is_cancelled(tmp_path: Path) -> None:

@@ -96,8 +96,16 @@ def test_a_thousand_idle_tasks_poll_no_more_often_than_fifty() -> None:
     idle.discard("few-0")
     idle.discard("few-0")
     assert idle.shared_pause_ms == 999 * POLL_MS
-    idle.add("few-1", SPLIT_POLL_MS)
+    assert idle.add("few-1", in_split=True) == LONG_IDLE_MS
     assert idle.shared_pause_ms == 998 * POLL_MS + SPLIT_POLL_MS, "which costs more"
+
+
+def test_tasks_that_poll_in_splits_share_their_polls_although_they_have_just_had_records() -> None:
+    idle = IdleTasks()
+    pauses = [idle.add(f"t-{number}", in_split=True) for number in range(1, 61)]
+    assert pauses[:3] == [SPLIT_POLL_MS, 2 * SPLIT_POLL_MS, 3 * SPLIT_POLL_MS]
+    assert max(pauses) == LONG_IDLE_MS
+    assert idle.add("planned on the worker") == 0
 
 
 def test_an_idle_pause_is_at_most_a_fraction_of_the_idle_time() -> None:

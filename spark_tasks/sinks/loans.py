@@ -26,7 +26,7 @@ Outcome = Sequence[SinkResult] | Exception
 
 
 @dataclass(slots=True, eq=False)
-class Lending:
+class Loans:
     """`watched_as`: the task's key for the watcher. `key`: tasks with equal ones share splits. `split` creates the
     split of a range with its record batches. `commit` ends a batch that was written in this generation of the group,
     `commit_due` commits offsets if that is due and returns whether some are left. None of them blocks or runs a

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spark_tasks.metrics.task import SplitFigures, TaskMetrics
-from spark_tasks.sinks import lending
-from spark_tasks.sinks.lending import Lending
+from spark_tasks.sinks import loans
+from spark_tasks.sinks.loans import Loans
 from spark_tasks.sinks.shared_batches import Loan
 from spark_tasks.sinks.split import SinkResult
 
@@ -36,7 +36,7 @@ class Rig:
             fetched_ranges=lambda _limit: self.ranges, current={TP: 5}, isolation="read_uncommitted")
         watcher: Any = SimpleNamespace(
             watch=lambda key, *_: self.watched.append(key), disarm=self.watched.remove)
-        self.lending = Lending(
+        self.loans = Loans(
             context, "key", self, "group", watcher, positions, lambda: self._member, lambda: 100,  # type: ignore[arg-type]
             lambda tp, start, end, held: (tp, start, end, held),  # type: ignore[arg-type,return-value]
             lambda results, generation: self.committed.append((results, generation)), lambda: self.left,
@@ -60,23 +60,23 @@ class Rig:
 @pytest.fixture
 def rig() -> Rig:
     made = Rig()
-    made.lending.note([QUICK])
+    made.loans.note([QUICK])
     return made
 
 
 def test_a_task_is_lent_and_taken_back(rig: Rig) -> None:
-    assert rig.lending.begin()
-    assert (rig.lending.active, rig.watched, rig.looks) == (True, ["key"], 1)
-    assert rig.lending.plan_shared() == RANGES
-    assert rig.lending.collect_shared([QUICK])
+    assert rig.loans.begin()
+    assert (rig.loans.active, rig.watched, rig.looks) == (True, ["key"], 1)
+    assert rig.loans.plan_shared() == RANGES
+    assert rig.loans.collect_shared([QUICK])
     assert rig.committed == [([QUICK], (1, "m"))]
-    assert rig.lending.end(1) == (None,)
-    assert (rig.lending.active, rig.watched) == (False, [])
-    assert rig.lending.begin(), "it may lend itself again"
+    assert rig.loans.end(1) == (None,)
+    assert (rig.loans.active, rig.watched) == (False, [])
+    assert rig.loans.begin(), "it may lend itself again"
 
 
 def test_a_task_whose_writes_are_not_known_to_be_quick_is_not_lent() -> None:
-    assert not Rig().lending.begin()
+    assert not Rig().loans.begin()
 
 
 @pytest.mark.parametrize(
@@ -86,56 +86,56 @@ def test_a_task_whose_writes_are_not_known_to_be_quick_is_not_lent() -> None:
 def test_a_task_with_a_slow_write_is_alone_for_a_while(
     rig: Rig, result: SinkResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert rig.lending.begin()
-    rig.lending.note([result])
-    assert rig.lending.plan_shared() is None
-    rig.lending.end(1)
-    assert not rig.lending.begin()
-    monkeypatch.setattr(lending, "ALONE_S", -1.0)
-    rig.lending.note([result])
-    assert rig.lending.begin()
+    assert rig.loans.begin()
+    rig.loans.note([result])
+    assert rig.loans.plan_shared() is None
+    rig.loans.end(1)
+    assert not rig.loans.begin()
+    monkeypatch.setattr(loans, "ALONE_S", -1.0)
+    rig.loans.note([result])
+    assert rig.loans.begin()
 
 
 @pytest.mark.parametrize("ranges", [None, RANGES * 101], ids=["to be fetched", "too many partitions"])
 def test_a_batch_that_is_not_small_is_the_tasks_own(rig: Rig, ranges: Any) -> None:
-    assert rig.lending.begin()
+    assert rig.loans.begin()
     rig.ranges = ranges
-    assert rig.lending.plan_shared() is None
-    rig.lending.end(1)
-    assert not rig.lending.begin()
+    assert rig.loans.plan_shared() is None
+    rig.loans.end(1)
+    assert not rig.loans.begin()
 
 
 def test_nothing_is_planned_after_a_rebalance(rig: Rig) -> None:
-    assert rig.lending.begin()
+    assert rig.loans.begin()
     rig.generation = (2, "m")
-    assert rig.lending.plan_shared() is None
-    rig.lending.end(1)
+    assert rig.loans.plan_shared() is None
+    rig.loans.end(1)
     rig.generation = None
-    assert not rig.lending.begin(), "it is not a member"
+    assert not rig.loans.begin(), "it is not a member"
 
 
 def test_results_that_are_not_simple_are_left_to_the_task(rig: Rig) -> None:
-    assert rig.lending.begin()
-    assert rig.lending.plan_shared() == RANGES
-    assert not rig.lending.collect_shared([SinkResult("t", 0, 5, out_of_range=(7, 9))])
-    assert not rig.lending.collect_shared([QUICK._replace(next_offset=7)]), "no response will report the rest"
+    assert rig.loans.begin()
+    assert rig.loans.plan_shared() == RANGES
+    assert not rig.loans.collect_shared([SinkResult("t", 0, 5, out_of_range=(7, 9))])
+    assert not rig.loans.collect_shared([QUICK._replace(next_offset=7)]), "no response will report the rest"
     assert rig.committed == []
     rig.loan.outcome = [QUICK]
-    assert rig.lending.end(1) == ([QUICK],)
-    assert not rig.lending.begin(), "it handles them first, and its next batches"
+    assert rig.loans.end(1) == ([QUICK],)
+    assert not rig.loans.begin(), "it handles them first, and its next batches"
 
 
 def test_a_task_stays_lent_until_its_membership_or_its_batch_needs_it(rig: Rig) -> None:
-    assert rig.lending.begin()
-    assert rig.lending.goes_on()
+    assert rig.loans.begin()
+    assert rig.loans.goes_on()
     rig.stays = False
-    assert not rig.lending.goes_on()
+    assert not rig.loans.goes_on()
     rig.stays, rig.loan.ended = True, True
-    assert not rig.lending.goes_on()
+    assert not rig.loans.goes_on()
 
 
 def test_a_task_waits_for_its_batch_in_flight(rig: Rig) -> None:
-    assert rig.lending.begin()
+    assert rig.loans.begin()
     rig.landed = False
-    assert rig.lending.end(0.01) is None
-    assert (rig.lending.active, rig.watched) == (True, ["key"])
+    assert rig.loans.end(0.01) is None
+    assert (rig.loans.active, rig.watched) == (True, ["key"])

@@ -1,0 +1,19 @@
+"""`heeler warm`: what makes later starts faster."""
+# ruff: noqa: PLC0415 - imports happen inside the command, so that others start fast
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+def warm() -> None:
+    """Compile code and record class data that make later starts faster. Run it after an installation, or in an image
+    build.
+    """
+    import heeler.worker.process  # noqa: F401 - to be compiled
+    from heeler.cli.bytecode import compile_imported
+    from spark_tasks.spark.warm import prepare
+
+    prepare()
+    compile_imported()
