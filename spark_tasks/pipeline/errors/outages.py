@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import Final
 
 from spark_tasks.errors import DataError, RetriableError
-from spark_tasks.pipeline.errors.database_errors import Meaning, attribute_of, meaning_of
+from spark_tasks.pipeline.errors.attributes import attribute_of, is_a, number_of
+from spark_tasks.pipeline.errors.database_errors import Meaning, meaning_of
 
 # Ends of the names of classes, if an error has no code that is known: PEP 249's errors of the database and not of the
 # data; those of clients of stores (cassandra, clickhouse, elastic, google, mongo, neo4j) and of HTTP.
@@ -37,8 +38,7 @@ def is_outage(error: BaseException) -> bool:
     raise an error of their own after that of the connection, so its causes count too, see _reasons.
     """
     return any(
-        _meaning(cause) is Meaning.OUTAGE
-        or (isinstance(cause, OSError) and cause.errno in _UNREACHABLE)
+        _meaning(cause) is Meaning.OUTAGE or _errno(cause) in _UNREACHABLE
         or not _BUSY.isdisjoint(http_statuses(cause))
         for cause in _reasons(error)
     )
@@ -48,8 +48,7 @@ def is_of_machine(error: BaseException) -> bool:
     """Returns whether a plugin failed because the machine lacks memory, space or files. That is no fault of the record
     and fails the task. Its causes count too.
     """
-    return any(isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in _OF_MACHINE)
-               for cause in _reasons(error))
+    return any(isinstance(cause, MemoryError) or _errno(cause) in _OF_MACHINE for cause in _reasons(error))
 
 
 def is_of_content(error: OSError) -> bool:
@@ -101,18 +100,23 @@ def with_causes(error: BaseException) -> Iterator[BaseException]:
 def http_statuses(error: BaseException) -> Iterator[int]:
     """Yields the HTTP statuses of the answers that an error of an HTTP client means, if it has some."""
     for path in _STATUSES:
-        if isinstance(found := attribute_of(error, *path), int):
-            yield found
+        if status := number_of(attribute_of(error, *path)):
+            yield status
     yield from _bulk_statuses(error)
 
 
 def _bulk_statuses(error: BaseException) -> Iterator[int]:
     """Yields the statuses of elastic's BulkIndexError: its `errors` are like [{"index": {"status": 400}}]."""
     errors = attribute_of(error, "errors")
-    for one in errors if isinstance(errors, list) else ():
-        for answer in one.values() if isinstance(one, dict) else ():
-            if isinstance(answer, dict) and isinstance(answer.get("status"), int):
-                yield answer["status"]
+    for one in errors if is_a(errors, list) else ():
+        for answer in one.values() if is_a(one, dict) else ():
+            if is_a(answer, dict) and (status := number_of(answer.get("status"))):
+                yield status
+
+
+def _errno(error: BaseException) -> int:
+    """Returns the number of an error of the operating system, 0 for any other error."""
+    return number_of(attribute_of(error, "errno")) if isinstance(error, OSError) else 0
 
 
 @lru_cache(256)  # asked for each of the thousands of errors of a search

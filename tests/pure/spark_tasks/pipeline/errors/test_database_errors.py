@@ -1,6 +1,6 @@
 """Errors of database clients, with the shapes and codes of real ones: PyMySQL 1.2 and mysql-connector 26 (with MariaDB
 10.11), psycopg 3.3, psycopg2 2.9 and pg8000 1.31 (with PostgreSQL 15), SQLAlchemy 2.1; those that clients raise without
-a server: asyncpg and oracledb. pymssql's are from its source, pyodbc's from its documentation.
+a server: asyncpg and oracledb. pymssql's and pyodbc's are from their sources, Snowflake's from its documentation.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def wrapped(error: Exception, name: str = "OperationalError") -> Exception:
 
 
 def of_django(error: Exception) -> Exception:
-    outer = raised("django.db.utils", OPERATIONAL, *error.args)
+    outer = raised("django.db.utils", (type(error).__name__, "DatabaseError"), *error.args)
     outer.__cause__ = error
     return outer
 
@@ -54,6 +54,34 @@ class Coded:
 
     def __init__(self, full_code: str, *, isrecoverable: bool = False) -> None:
         self.full_code, self.isrecoverable = full_code, isrecoverable
+
+    def __repr__(self) -> str:
+        return self.full_code
+
+
+def sql_server(state: str, native: int, name: str = "ProgrammingError", server: str = "[SQL Server]") -> Exception:
+    """As pyodbc has it on Windows, where it tells more than the first message. All have the server's number, and the
+    first one the function of ODBC that failed.
+    """
+    driver = f"[Microsoft][ODBC Driver 18 for SQL Server]{server}"
+    text = f"[{state}] {driver}The value is (2627). ({native}) (SQLExecDirectW); [01000] {driver}It has ended. (3621)"
+    return raised("pyodbc", (name, "Error"), state, text)
+
+
+def pymssql(number: int) -> Exception:
+    return raised("pymssql.exceptions", OPERATIONAL, number, b"text")
+
+
+def connector(number: int, state: str = "HY000", name: str = "DatabaseError") -> Exception:
+    """As mysql-connector has it."""
+    names = (name, "Error") if name == "DatabaseError" else (name, "DatabaseError", "Error")
+    return raised("mysql.connector.errors", names, number, "text", state, errno=number, sqlstate=state)
+
+
+def snowflake(number: int, state: str, text: str, name: str = "ProgrammingError") -> Exception:
+    """Snowflake's connector; 22000 is a state that means anything."""
+    return raised("snowflake.connector.errors", (name, "DatabaseError", "Error"), f"{number} ({state}): {text}",
+                  errno=number, sqlstate=state)
 
 
 def oracle(code: str, name: str = "DatabaseError", *, recoverable: bool = False) -> Exception:
@@ -75,6 +103,12 @@ RECORDS = {
     "pymssql, a conversion": raised("pymssql.exceptions", OPERATIONAL, 245, b"Conversion failed"),
     "Oracle, too large": oracle("ORA-12899"), "Oracle, a check": oracle("ORA-02290", "IntegrityError"),
     "SQLAlchemy": wrapped(mysql(3819)), "Django": of_django(mysql(3819)),
+    "SQLAlchemy with asyncpg": raised(
+        "sqlalchemy.dialects.postgresql.asyncpg", ("Error",), "text", sqlstate="22001", pgcode="22001"),
+    "Django with pyodbc": of_django(sql_server("42000", 8169)),
+    **{f"PyMySQL, {number}": mysql(number) for number in (1022, 1169, 1367, 1369, 1586, 1761, 1762, 3141, 3157)},
+    **{f"pymssql, {number}": pymssql(number) for number in (511, 517, 550, 1946, 8169)},
+    "pyodbc, a conversion": sql_server("42000", 8169),
 }
 OUTAGES = {
     "MySQL is away": mysql(2003, "Can't connect"), "too many connections": mysql(1040, state="08004"),
@@ -96,6 +130,16 @@ OUTAGES = {
     "SQLAlchemy": wrapped(oracle("DPY-4011", recoverable=True), "DatabaseError"),
     "SQLAlchemy's pool": raised("sqlalchemy.exc", ("TimeoutError", "SQLAlchemyError"), "QueuePool limit"),
     "a plugin's": wrapped(mysql(2013)),
+    **{f"mysql-connector, {number}": connector(number) for number in (1020, 1030, 1135, 1180, 1223, 1637, 1874)},
+    **{f"pyodbc with SQL Server, {number}": sql_server(state, number) for number, state in (
+        (9002, "42000"), (1105, "42000"), (1222, "42000"), (40501, "HY000"), (40613, "HY000"))},
+    **{code: oracle(code) for code in ("ORA-30036", "ORA-01628", "ORA-01555", "ORA-04021", "ORA-04031", "ORA-00028")},
+    "Django with pyodbc": of_django(sql_server("42000", 9002)),
+    "pyodbc with MySQL": raised("pyodbc", ("Error",), "HY000",
+                                "[HY000] [MySQL][ODBC 8.0(w) Driver][mysqld-8.0.33]Got error 28 (1030) (SQLExecute)"),
+    "pyodbc, a closed pipe: no number of the server": sql_server("08S01", 232, "OperationalError", server=""),
+    "a client that nobody listed": raised("store.errors", ("StoreError",), "text", sqlstate="08006"),
+    "a session of Snowflake": snowflake(390114, "08001", "Authentication token has expired", "DatabaseError"),
 }
 STATEMENTS = {
     "an index row of PostgreSQL": postgres("54000", "ProgramLimitExceeded", "OperationalError"),
@@ -105,7 +149,18 @@ STATEMENTS = {
     "a packet": mysql(1153, "Got a packet bigger than 'max_allowed_packet' bytes", "08S01"),
     "columns, in the DataError of mysql-connector": raised(
         "mysql.connector.errors", ("DataError",), 1136, errno=1136, sqlstate="21S01"),
-    "a trigger of SQL Server": raised("pymssql.exceptions", OPERATIONAL, 50000, b"refused"),
+    "a trigger of SQL Server": pymssql(50000), "identities": pymssql(544), "a trigger's end": pymssql(3609),
+    "Snowflake's quota": snowflake(90073, "22000", "Warehouse 'W' cannot be resumed because it exceeded its quota"),
+    "Snowflake's session": snowflake(90105, "22000", "This session does not have a current database"),
+    "a client that nobody listed": raised("store.errors", ("StoreError",), "text", sqlstate="23505"),
+    "any data error, over ODBC": raised("pyodbc", ("DataError", "Error"), "22000", "[22000] [Snowflake] quota (90073)"),
+    "any data error of PostgreSQL": postgres("22000", "DataException", "DataError"),
+    "a role of PostgreSQL": postgres("22023", "InvalidParameterValue", "DataError"),
+    "an ambiguous column": connector(1052, "23000", "IntegrityError"),
+    "an ambiguous column, over ODBC": raised(
+        "pyodbc", ("IntegrityError",), "23000",
+        "[23000] [ma-3.1.15][10.11.6-MariaDB]Column 'a' in where clause is ambiguous (1052) (SQLExecDirectW)"),
+    "arguments of MySQL": mysql(1210, state="HY000"), "a subquery": mysql(1242, state="21000"),
     "SQLAlchemy": wrapped(postgres("54000", "ProgramLimitExceeded", "OperationalError")),
 }
 
@@ -179,9 +234,38 @@ def test_an_answer_of_a_database_is_no_outage_if_a_connection_was_lost_before(er
         error.__context__ = None
 
 
+class Audit(Exception):  # noqa: N818
+    """A plugin's own, with names of PEP 249."""
+
+
+AUDIT = {name: type(name, (Audit,), {}) for name in ("Error", "DatabaseError")}
+UNIQUE = raised("psycopg.errors", ("UniqueViolation", "IntegrityError", "DatabaseError", "Error"), "twice",
+                sqlstate="23505")
+
+
+@pytest.mark.parametrize("error", [
+    Exception("audit store unavailable"), RuntimeError("audit store unavailable"), Exception(*UNIQUE.args),
+    AUDIT["Error"]("audit store unavailable"), AUDIT["DatabaseError"]("audit store unavailable"), AUDIT["Error"](),
+], ids=repr)
+def test_what_is_raised_from_an_error_of_the_record_does_not_mean_what_that_does(error: Exception) -> None:
+    """Only a copy does, with its name and its arguments, such as Django's."""
+    error.__cause__ = UNIQUE
+    assert meaning_of(error) is None
+    assert not is_of_record(error)
+
+
+@pytest.mark.parametrize("name", ["Error", "DatabaseError"])
+def test_a_copy_means_what_the_error_does(name: str) -> None:
+    copy = raised("django.db.utils", (name,), *UNIQUE.args)
+    copy.__cause__ = UNIQUE
+    assert is_of_record(copy)
+
+
 @pytest.mark.parametrize("error", [
     ValueError(1213), OSError(2003, "errno of another kind"), raised("store", ("StoreError",), "40001", "text"),
     raised("store", ("StoreError",), sqlstate=23000), raised("store", ("StoreError",), {"C": 7}), Exception(),
+    raised("store", ("StoreError",), {"C": "40123", "id": 7}), raised("store", ("StoreError",), Coded("ORA-00001")),
+    raised("pymysql.err", ("Error",), b"text", errno="1062"),
 ], ids=repr)
 def test_numbers_and_texts_of_other_errors_are_no_codes(error: Exception) -> None:
     assert meaning_of(error) is None
