@@ -288,4 +288,5 @@ class FairQueue(Generic[T]):
             ahead, lane = connector.time - lane.now, self._lane(connector)
             connector.time = lane.now + ahead
         if connector.tasks:
+            connector.time = lane.made_up(connector.time)
             connector.place = lane.add(name, connector.time, connector.usual_s)
