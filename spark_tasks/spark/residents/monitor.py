@@ -121,13 +121,12 @@ class Monitor:
                 resident.exempt = True
                 continue
             used = cpu_use(resident.line.pid)
-            at, before = resident.cpu
-            resident.cpu = (now, used.seconds if used is not None else 0.0)
             if used is None:  # not on this system
                 resident.exempt = True
-            elif at:  # a process that is ready to run only waits for a CPU
-                resident.used_s += used.seconds - before
-                waits = not used.runnable and used.seconds - before < BUSY * (now - at)
+                continue
+            new_s, since_s = resident.look(now, used.seconds)
+            if since_s:  # a process that is ready to run only waits for a CPU
+                waits = not used.runnable and new_s < BUSY * since_s
                 resident.exempt = waits or now - resident.since > LONG_S
 
     def _find_long(self) -> None:

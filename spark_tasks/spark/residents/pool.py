@@ -168,9 +168,12 @@ class Pool:
         return Choice(processes.idle, len(processes.starting), {r.connector for r in residents if r.bound_at},
                       soon=soon, kept_back=kept_back)
 
-    def _ended(self, item: Item, outcome: Outcome | Exception) -> Callable[[], None]:
+    def _ended(self, resident: Resident, item: Item, outcome: Outcome | Exception) -> Callable[[], None]:
         batch = item.batch
-        use = Use(outcome.cpu_seconds, outcome.seconds) if isinstance(outcome, Outcome) else None
+        if isinstance(outcome, Outcome):
+            use = Use(outcome.cpu_seconds, outcome.seconds)
+        else:
+            use = resident.use(time.monotonic())
         self.queue.ended(batch.task, use, lingered=item.lingers)
         batch.left -= 1
         if isinstance(outcome, Outcome):
