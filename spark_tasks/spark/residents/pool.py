@@ -96,7 +96,9 @@ class Pool:
         return sum(ready_s(line.pid) for line in lines if line is not None and line.pid)
 
     def release(self, connector: str) -> None:
-        """Keeps no processes for this connector any more: its tasks end, or are others from now on."""
+        """Keeps no processes for this connector any more, and forgets what its splits were like: its last task has
+        ended or was given up.
+        """
         with self._lock:
             self.queue.release(connector)
             self.processes.release(connector)
