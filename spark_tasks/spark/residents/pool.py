@@ -141,9 +141,7 @@ class Pool:
     @property
     def room(self) -> Room:
         """How many more splits may use the CPU. The caller holds the lock."""
-        most, counted = self._settings.running, self.processes.running
-        brief = sum(item.brief for item in counted)
-        return Room(most - brief, most - (len(counted) - brief))
+        return Room.beside(self.processes.running, self._settings.running)
 
     def _give_out(self) -> None:
         """Gives waiting splits to idle processes, and has bound ones end if others need their room."""

@@ -43,9 +43,9 @@ class ProcessManager:
     """The processes of a worker, which it reports to its owner.
 
     `ended` is called with a process and its split, which has ended, in the thread of the process and with the lock
-    held, and returns a function that is then called without the lock. `returned` is called with a split that was not begun, `changed`
-    when a process has become idle or has ended, `given_up` if no process can be started, and `died` when a process has
-    ended unexpectedly.
+    held, and returns a function that is then called without the lock. `returned` is called with a split that was not
+    begun, `changed` when a process has become idle or has ended, `given_up` if no process can be started, and `died`
+    when a process has ended unexpectedly.
 
     Some methods require that the caller holds `lock`, as their docstrings say.
     """
