@@ -103,7 +103,7 @@ class DataPlane:
         return self._runners.result().engine.where(batch) if ready else None
 
     def release(self, connector: ConnectorName) -> None:
-        """The last task of a connector has ended. Does not block."""
+        """The last task of a connector has ended or was given up. Does not block."""
         if self._engine.done() and self._engine.exception() is None:
             self._engine.result().release(connector)
 

@@ -69,8 +69,8 @@ class Borrowed(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Loan:
-    """A lent task. `key`: tasks with equal ones share splits. `outcome`: the results or the error of a batch that the
-    task has to handle itself.
+    """A lent task. `key`: tasks with equal ones share splits; all of them are of one connector, which pays for these
+    splits (ADR 0052). `outcome`: the results or the error of a batch that the task has to handle itself.
     """
 
     task: Borrowed

@@ -156,7 +156,7 @@ class SparkEngine(Engine):
             self.cancel(future)
 
     def release(self, connector: str) -> None:
-        """A task of this connector has ended. Its processes are Spark's, which are for all connectors."""
+        """The last task of this connector has ended. Its processes are Spark's, which are for all connectors."""
 
     @override
     def runs(self, batch: Future[list[Any]]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -11,7 +10,7 @@ from itertools import cycle
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_tasks.spark.residents.fairness import BRIEF_S, LINGERING_S, FairQueue, Room, Use
+from spark_tasks.spark.residents.fairness import LINGERING_S, FairQueue, Room, Use
 from spark_tasks.spark.residents.monitor import LONG_S
 from spark_tasks.spark.residents.settings import ExecutorSettings
 
@@ -66,12 +65,7 @@ class World:
             self.queue.ended(one.task, Use(one.used_s, self.now - one.since), lingered=one.lingers)
             self.due[one.task] = self.now + (PAUSE_S if one.task == "healthy-0" else 0.0)
         for one in self.busy:
-            if one.used_s > BRIEF_S:
-                one.brief = False
-                self.queue.found_long(one.task)
-            if not one.lingers and self.now - one.since > LINGERING_S:
-                one.brief, one.lingers = False, True
-                self.queue.found_lingering(one.task)
+            self.queue.look(one, Use(one.used_s, self.now - one.since))
         for task in [task for task, at in self.due.items() if at <= self.now]:
             self.queue.put(task, self.now)
             self.due[task] = math.inf
@@ -80,7 +74,7 @@ class World:
             self.waited(since)
 
     def dispatch(self) -> None:
-        while len(self.busy) < SETTINGS.max_processes and (taken := self.queue.take(self.room())) is not None:
+        while len(self.busy) < SETTINGS.max_processes and (taken := self.queue.take(self.room)) is not None:
             cpu_s, wait_s = next(self.next[taken.task])
             self.busy.append(Split(taken.task, cpu_s, self.now + wait_s, self.now, taken.brief))
             if taken.task == "healthy-0":
@@ -89,9 +83,9 @@ class World:
     def waited(self, since: float) -> None:
         self.longest_wait = max(self.longest_wait, self.now - since)
 
+    @property
     def room(self) -> Room:
-        counted = Counter(one.brief for one in self.busy if one.counts(self.now))
-        return Room(SETTINGS.running - counted[True], SETTINGS.running - counted[False])
+        return Room.beside([one for one in self.busy if one.counts(self.now)], SETTINGS.running)
 
 
 def longest_wait(kinds: Sequence[Sequence[tuple[float, float]]]) -> float:

@@ -131,6 +131,28 @@ def test_nobody_has_to_wait_until_others_have_used_as_much_as_an_endless_split(s
         assert max(waited.values()) <= 3 * MOST_S * len(costs)
 
 
+@given(st.lists(ENDLESS, min_size=2, max_size=6), st.integers(0, 4), st.sampled_from([0.01, 2.5]))
+def test_who_could_not_run_makes_up_for_no_more_than_a_few_seconds(seconds, hang, hung_s):
+    """As many of its splits hung as may run, or it had no process. Others went on meanwhile."""
+    queue: FairQueue[None] = FairQueue(hang or 1, hang or 1)
+    costs = {f"{n}-0": cpu_s for n, cpu_s in enumerate(seconds)}
+    for task in ["hung-0"] * (hang + 300) + list(costs):
+        queue.put(task, None)
+    for _ in range(hang):
+        assert queue.take(may="hung".__eq__) is not None
+    for _ in range(200):
+        taken = queue.take(may=lambda connector: hang > 0 or connector != "hung")
+        queue.ended(taken.task, Use(costs[taken.task], 0.0))
+        queue.put(taken.task, None)
+    for _ in range(hang):
+        queue.ended("hung-0", Use(hung_s, 600.0))
+    made_up = 0.0
+    while (taken := queue.take()).task == "hung-0":
+        made_up += 2.5
+        queue.ended("hung-0", Use(2.5, 2.5))
+    assert made_up <= 2 * MOST_S + 2.5
+
+
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 3))
 def test_if_there_are_few_processes_brief_and_other_splits_take_turns(brief, others, running):
     """Each connector has as many, roughly: a brief one has a part of the round in which it is not known yet."""

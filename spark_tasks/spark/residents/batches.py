@@ -50,15 +50,18 @@ class SplitBatch:
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """One split of a batch: pickled, unless it is deferred. While it runs: `brief`, whether it counts as one of those
-    that use the CPU briefly; `lingers`, whether it was found to hold its process for long (fairness.py).
-    """
+    """One split of a batch: pickled, unless it is deferred. `brief` and `lingers`: while it runs, see Running."""
 
     batch: SplitBatch
     index: int
     split: bytes | DeferredSplit
     brief: bool = False
     lingers: bool = False
+
+    @property
+    def task(self) -> str:
+        """The task whose split it is."""
+        return self.batch.task
 
     @property
     def connector(self) -> str:

@@ -263,8 +263,9 @@ class ResidentEngine(Engine):
         return self._pool is not None and self._pool.runs(batch)
 
     def release(self, connector: str) -> None:
-        """Keeps no processes for this connector any more, whose plugins have set up something in them. To be called
-        when one of its tasks has ended: the next one may have another plugin. Does not block.
+        """Keeps no processes for this connector any more, whose plugins have set up something in them, and forgets
+        what its splits were like. To be called when the last of its tasks on this worker has ended or was given up: the
+        next ones may have another plugin. Does not block.
         """
         if self._pool is not None:
             self._pool.release(connector)

@@ -17,9 +17,9 @@ above the limit wait, without delaying those of others.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from spark_tasks.spark.residents.turns import Place, Turns
 
@@ -37,11 +37,30 @@ def connector_of(task: str) -> str:
     return task.rpartition("-")[0] or task
 
 
+class Running(Protocol):
+    """A split that `take` has returned. `brief`: whether it counts as one of those that use the CPU briefly; `lingers`:
+    whether it was found to hold its process for long.
+    """
+
+    brief: bool
+    lingers: bool
+
+    @property
+    def task(self) -> str:
+        """Whose it is."""
+
+
 class Room(NamedTuple):
     """How many more splits of each lane may begin to run: of brief connectors, and of the others."""
 
     brief: int
     others: int
+
+    @classmethod
+    def beside(cls, counted: Sequence[Running], most: int) -> Room:
+        """The room that is left if these use the CPU, and at most so many of each lane may."""
+        brief = sum(split.brief for split in counted)
+        return cls(most - brief, most - (len(counted) - brief))
 
 
 ENOUGH = Room(1 << 30, 1 << 30)
@@ -198,8 +217,8 @@ class FairQueue(Generic[T]):
         return self.max_lingering - sum(linger)
 
     def ended(self, task: str, use: Use | None = None, *, lingered: bool = False) -> None:
-        """A split that `take` returned has ended. `use`: None if that is not known. `lingered`: `found_lingering` was
-        called for it.
+        """A split that `take` returned has ended. `use`: None if it has not begun. `lingered`: it was found to hold
+        its process for long, see `look`.
         """
         self._running[task] -= 1
         self._total -= 1
@@ -215,19 +234,19 @@ class FairQueue(Generic[T]):
         self._place(name, connector)
         self._forget(name)
 
-    def found_long(self, task: str) -> None:
-        """A split that runs has used the CPU for longer than brief ones. May be called again."""
-        name = connector_of(task)
+    def look(self, split: Running, used: Use) -> None:
+        """A split that runs has used this until now. It may be long, or hold its process for long, and never end."""
+        name = connector_of(split.task)
         connector = self._connectors[name]
-        connector.until_brief = TO_SHOW_AGAIN
-        if connector.brief:
-            self._place(name, connector)
-
-    def found_lingering(self, task: str) -> None:
-        """A split that runs has held its process for long. To be called once."""
-        connector = self._connectors[connector_of(task)]
-        connector.lingering += 1
-        connector.until_prompt = TO_SHOW_AGAIN
+        if used.cpu_s > BRIEF_S:
+            split.brief = False
+            connector.until_brief = TO_SHOW_AGAIN
+            if connector.brief:
+                self._place(name, connector)
+        if not split.lingers and used.held_s > LINGERING_S:
+            split.brief, split.lingers = False, True
+            connector.lingering += 1
+            connector.until_prompt = TO_SHOW_AGAIN
 
     def put_back(self, task: str, item: T, *, lingered: bool = False) -> None:
         """A split that `take` returned has not begun: it is the task's next one again. `lingered`: as in `ended`."""
@@ -288,4 +307,5 @@ class FairQueue(Generic[T]):
             ahead, lane = connector.time - lane.now, self._lane(connector)
             connector.time = lane.now + ahead
         if connector.tasks:
+            connector.time = lane.made_up(connector.time)
             connector.place = lane.add(name, connector.time, connector.usual_s)

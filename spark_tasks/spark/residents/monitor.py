@@ -21,7 +21,7 @@ from spark_tasks.process.process_state import cpu_use, handles, is_suspended, wh
 from spark_tasks.spark.executor import ExecutorTracebackError
 from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.binding import to_retire
-from spark_tasks.spark.residents.fairness import BRIEF_S, LINGERING_S, connector_of
+from spark_tasks.spark.residents.fairness import Use, connector_of
 from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.pool import Pool
@@ -121,27 +121,20 @@ class Monitor:
                 resident.exempt = True
                 continue
             used = cpu_use(resident.line.pid)
-            at, before = resident.cpu
-            resident.cpu = (now, used.seconds if used is not None else 0.0)
             if used is None:  # not on this system
                 resident.exempt = True
-            elif at:  # a process that is ready to run only waits for a CPU
-                resident.used_s += used.seconds - before
-                waits = not used.runnable and used.seconds - before < BUSY * (now - at)
+                continue
+            new_s, since_s = resident.look(now, used.seconds)
+            if since_s:  # a process that is ready to run only waits for a CPU
+                waits = not used.runnable and new_s < BUSY * since_s
                 resident.exempt = waits or now - resident.since > LONG_S
 
     def _find_long(self) -> None:
         """Tells the queue of splits that use the CPU, or hold their process, for long; they may never end."""
-        now, queue = time.monotonic(), self._pool.queue
+        now = time.monotonic()
         for resident in self._pool.processes.residents.values():
-            if (item := resident.item) is None:
-                continue
-            if resident.used_s > BRIEF_S:
-                item.brief = False
-                queue.found_long(item.batch.task)
-            if not item.lingers and now - resident.since > LINGERING_S:
-                item.brief, item.lingers = False, True
-                queue.found_lingering(item.batch.task)
+            if resident.item is not None:
+                self._pool.queue.look(resident.item, Use(resident.used_s, now - resident.since))
 
     def _replace_suspended(self) -> None:
         """Kills processes that somebody has suspended: idle ones at once, before they get a split. The caller holds the

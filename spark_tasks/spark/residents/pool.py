@@ -96,7 +96,9 @@ class Pool:
         return sum(ready_s(line.pid) for line in lines if line is not None and line.pid)
 
     def release(self, connector: str) -> None:
-        """Keeps no processes for this connector any more: its tasks end, or are others from now on."""
+        """Keeps no processes for this connector any more, and forgets what its splits were like: its last task has
+        ended or was given up.
+        """
         with self._lock:
             self.queue.release(connector)
             self.processes.release(connector)
@@ -139,9 +141,7 @@ class Pool:
     @property
     def room(self) -> Room:
         """How many more splits may use the CPU. The caller holds the lock."""
-        most, counted = self._settings.running, self.processes.running
-        brief = sum(item.brief for item in counted)
-        return Room(most - brief, most - (len(counted) - brief))
+        return Room.beside(self.processes.running, self._settings.running)
 
     def _give_out(self) -> None:
         """Gives waiting splits to idle processes, and has bound ones end if others need their room."""
@@ -168,9 +168,12 @@ class Pool:
         return Choice(processes.idle, len(processes.starting), {r.connector for r in residents if r.bound_at},
                       soon=soon, kept_back=kept_back)
 
-    def _ended(self, item: Item, outcome: Outcome | Exception) -> Callable[[], None]:
+    def _ended(self, resident: Resident, item: Item, outcome: Outcome | Exception) -> Callable[[], None]:
         batch = item.batch
-        use = Use(outcome.cpu_seconds, outcome.seconds) if isinstance(outcome, Outcome) else None
+        if isinstance(outcome, Outcome):
+            use = Use(outcome.cpu_seconds, outcome.seconds)
+        else:
+            use = resident.use(time.monotonic())
         self.queue.ended(batch.task, use, lingered=item.lingers)
         batch.left -= 1
         if isinstance(outcome, Outcome):

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item
+from spark_tasks.spark.residents.fairness import Use
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.wire import Ticket
 
@@ -60,6 +61,7 @@ class Resident:
     killed: str = ""  # what the worker has done to it, and why: follows after "the executor process"
     cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds
     used_s: float = 0.0  # the CPU seconds of its split since the CPU time was first read
+    unseen_s: float = 0.0  # how long its split had been running by then
     suspended_at: float = 0.0  # when it was found to be suspended
     slow_at: float = 0.0  # when its split was last reported as slow
     # For its thread: a split, and how many bytes of it have been sent; None: no more will follow
@@ -69,7 +71,27 @@ class Resident:
     def take(self, item: Item) -> None:
         """Gets a split."""
         self.item, self.since, self.exempt, self.released = item, time.monotonic(), False, frozenset()
-        self.cpu, self.used_s, self.slow_at = (0.0, 0.0), 0.0, 0.0
+        self.cpu, self.used_s, self.unseen_s, self.slow_at = (0.0, 0.0), 0.0, 0.0, 0.0
+
+    def look(self, now: float, cpu_s: float) -> tuple[float, float]:
+        """Its CPU time, or 0.0 if it has ended, at a time (time.monotonic). Returns how much of it is new, in how many
+        seconds; zeros if nobody has looked since it got its split.
+        """
+        at, before = self.cpu
+        self.cpu = now, cpu_s
+        if not at:
+            self.unseen_s = now - self.since
+            return 0.0, 0.0
+        new = max(0.0, cpu_s - before)
+        self.used_s += new
+        return new, now - at
+
+    def use(self, now: float) -> Use:
+        """What its split has used, if there is no outcome that says it: all that one CPU has in the time for which
+        nobody knows.
+        """
+        looked, _ = self.cpu
+        return Use(self.used_s + self.unseen_s + now - (looked or self.since), now - self.since)
 
     def bind(self, connector: str, changes: str) -> bool:
         """Its last split was this connector's, which has set up these things in it, or nothing. Returns whether it was

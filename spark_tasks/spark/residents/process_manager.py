@@ -42,17 +42,17 @@ GIVE_UP = 4  # after this many successive failures, waiting splits fail; their t
 class ProcessManager:
     """The processes of a worker, which it reports to its owner.
 
-    `ended` is called with each split that has ended, in the thread of its process and with the lock held, and returns
-    a function that is then called without the lock. `returned` is called with a split that was not begun, `changed`
-    when a process has become idle or has ended, `given_up` if no process can be started, and `died` when a process has
-    ended unexpectedly.
+    `ended` is called with a process and its split, which has ended, in the thread of the process and with the lock
+    held, and returns a function that is then called without the lock. `returned` is called with a split that was not
+    begun, `changed` when a process has become idle or has ended, `given_up` if no process can be started, and `died`
+    when a process has ended unexpectedly.
 
     Some methods require that the caller holds `lock`, as their docstrings say.
     """
 
     def __init__(
         self, listener: Expects, lock: threading.Condition, *, max_processes: int, max_result_bytes: int,
-        ended: Callable[[Item, Outcome | Exception], Callable[[], None]], returned: Callable[[Item], None],
+        ended: Callable[[Resident, Item, Outcome | Exception], Callable[[], None]], returned: Callable[[Item], None],
         changed: Callable[[], None], given_up: Callable[[Exception], None],
         died: Callable[[], None],
     ) -> None:
@@ -251,7 +251,7 @@ class ProcessManager:
                     f"the executor process of {item.batch.task} {how}")
                 if pending:
                     with self._lock:
-                        afterwards = self._ended(item, lost)
+                        afterwards = self._ended(resident, item, lost)
                     afterwards()
                 break
             if not answer:
@@ -298,7 +298,7 @@ class ProcessManager:
     def _over(self, resident: Resident, item: Item, outcome: Outcome | Exception) -> None:
         with self._lock:  # acquired once: with many small splits, all wait for this lock
             pending, resident.item = resident.item is item, None
-            afterwards = self._ended(item, outcome) if pending else lambda: None
+            afterwards = self._ended(resident, item, outcome) if pending else lambda: None
             self._rest(resident)
         afterwards()
 
@@ -376,7 +376,8 @@ class ProcessManager:
         item, resident.item = resident.item, None
         if item is None:
             return lambda: None
-        return self._ended(item, SparkLostError(f"an executor process of {item.batch.task} did not end in time"))
+        lost = SparkLostError(f"an executor process of {item.batch.task} did not end in time")
+        return self._ended(resident, item, lost)
 
     def close(self, timeout_s: float) -> None:
         """Ends idle processes and waits for that; kills the others. No more are started."""

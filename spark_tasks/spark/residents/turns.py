@@ -13,7 +13,9 @@ import itertools
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-MOST_S = 3.0  # a name that has used more than others, or whose turns are long, is not behind them by more than this
+# A name that has used more than others, or whose turns are long, is not behind them by more than this; and one that was
+# passed over is not ahead of them by more.
+MOST_S = 3.0
 
 Place = tuple[float, int, str]  # when the turn would end, a number by which equal ones are ordered, the name
 
@@ -52,3 +54,9 @@ class Turns:
     def limited(self, time: float) -> float:
         """The virtual time of a name that has used something."""
         return min(time, self.now + MOST_S)
+
+    def made_up(self, time: float) -> float:
+        """The virtual time of a name that waits. It is less only for one that was passed over while others had turns:
+        where each has its turn, `now` is no later than the end of any turn that somebody waits for.
+        """
+        return max(time, self.now - MOST_S)

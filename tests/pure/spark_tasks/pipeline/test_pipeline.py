@@ -45,6 +45,12 @@ def test_a_record_without_a_timestamp_has_a_null_timestamp():
         converted(SinkPipeline(worker(), router), "t", 4, raw)
 
 
+def test_only_pipelines_of_the_same_connector_are_the_same():
+    """Tasks whose pipelines are the same share splits, which count as one connector's."""
+    one, again, other = (SinkPipeline(worker(), {"name": name, **SCHEMALESS}).key for name in ("a", "a", "b"))
+    assert one == again != other
+
+
 def test_the_first_bad_record_is_named():
     raw = raw_batch([b"{}", b"5", b"{oops", b"nope"], offset=40)
     with pytest.raises(

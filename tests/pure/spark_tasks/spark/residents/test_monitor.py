@@ -12,7 +12,7 @@ import pytest
 
 from spark_tasks.process.process_state import CpuUse
 from spark_tasks.spark.context import SparkLostError
-from spark_tasks.spark.residents import monitor, process_manager
+from spark_tasks.spark.residents import fairness, monitor, process_manager
 from spark_tasks.spark.residents.monitor import Monitor
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
@@ -69,8 +69,8 @@ def test_splits_that_turn_out_to_be_long_do_not_keep_brief_ones_from_running(
 ) -> None:
     assert reports == []
     monkeypatch.setattr(monitor, "LONG_S", math.inf)
-    monkeypatch.setattr(monitor, "LINGERING_S", math.inf)
-    monkeypatch.setattr(monitor, "BRIEF_S", math.inf)
+    monkeypatch.setattr(fairness, "LINGERING_S", math.inf)
+    monkeypatch.setattr(fairness, "BRIEF_S", math.inf)
     monkeypatch.setattr(monitor, "cpu_use", lambda _pid: CpuUse(time.monotonic(), runnable=True))
     names = [f"t{n}" for n in range(SETTINGS.running)]
     for name in [*names, "a"]:
@@ -78,7 +78,7 @@ def test_splits_that_turn_out_to_be_long_do_not_keep_brief_ones_from_running(
     turned = [rig.gate(f"{name}-0", name) for name in names]
     waits = rig.submit("a-0", Answer(2))
     assert not rig.settled(waits)
-    monkeypatch.setattr(monitor, "BRIEF_S", 0.1)
+    monkeypatch.setattr(fairness, "BRIEF_S", 0.1)
     assert waits.result(10) == [2], "while the others still run"
     for name, future in zip(names, turned, strict=True):
         gates[name].set()
@@ -90,7 +90,7 @@ def test_connectors_that_hang_leave_the_last_processes_to_others(
 ) -> None:
     """However many there are. Those others have shown before that their splits do not hang."""
     monkeypatch.setattr(monitor, "TICK_S", 0.02)
-    monkeypatch.setattr(monitor, "LINGERING_S", 0.1)
+    monkeypatch.setattr(fairness, "LINGERING_S", 0.1)
     monkeypatch.setattr(monitor, "cpu_use", lambda _pid: None)
     settings = ExecutorSettings(max_processes=16, running=RUNNING)
     for name in ("a", "turns"):

@@ -111,6 +111,32 @@ def test_a_batch_with_a_lost_split_fails_after_its_other_splits_have_ended(rig: 
     assert rig.submit("a-0", Answer(2)).result(20) == [2]
 
 
+@pytest.mark.parametrize("used", ["cpu", "process"])
+def test_a_split_that_ends_without_an_outcome_costs_what_it_has_used(rig: Rig, used: str) -> None:
+    """A connector is not brief because its long splits crash."""
+    assert rig.submit("a-0", Answer(1)).result(20) == [1]
+    batch = rig.gate("a-0", "lost")
+    with rig.lock:
+        (resident,) = [r for r in rig.processes.residents.values() if r.item is not None]
+        if used == "cpu":
+            resident.used_s = 2.0
+        else:
+            resident.since -= 2.0
+        assert resident.line is not None
+        resident.line.cut()
+    with pytest.raises(SparkLostError):
+        batch.result(20)
+    held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
+    rig.idle(1)
+    again = rig.submit("a-0", Answer(2))
+    with rig.lock:
+        assert len(rig.pool.queue) == 1, "it waits with the others"
+    gates["held-0"].set()
+    assert again.result(20) == [2]
+    gates["held-1"].set()
+    assert [future.result(20) for future in held] == [["held-0"], ["held-1"]]
+
+
 def test_a_lost_batch_ends_although_one_of_its_splits_was_not_sent_yet(rig: Rig) -> None:
     making, made = threading.Event(), threading.Event()
 
