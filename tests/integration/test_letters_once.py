@@ -297,7 +297,7 @@ def test_without_an_offset_of_the_group_letters_are_written_at_least_once(
     sender = InGroupSender(without_headers, (sink.topic, 0), in_group(sink, group="nobody"))
     sender.send(refused(without_headers, sink.topic, 3))
     assert letters(sink) == {b"3": 1}
-    assert f"its transactions: there is none of {sink.topic}-0" in caplog.text
+    assert f"its transactions: no offset of {sink.topic}-0 is committed" in caplog.text
 
 
 def test_a_queue_in_another_cluster_has_letters_at_least_once_without_headers(

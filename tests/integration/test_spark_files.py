@@ -28,6 +28,7 @@ def test_closing_while_spark_starts_leaves_no_process_and_no_file(
     before = here.children(recursive=True)
     engine = SparkEngine({})
     engine.start()
+    engine.submit("a-0", [Answer(1)])
     family = wait_until(lambda: [child for child in here.children(recursive=True) if child not in before])
     # Spark makes its folder a few milliseconds before it notes that the folder is to be deleted.
     wait_until(lambda: any(temporary.glob("heeler-spark-*/spark-*")), 60, "Spark's folder", longest_pause=0.001)
