@@ -21,9 +21,9 @@ from spark_tasks.dead_letters.letters_once import (
     SearchingSender,
     warn_of_repeats,
 )
-from spark_tasks.dead_letters.written_letters import WrittenLetters, parsed
+from spark_tasks.dead_letters.written_letters import LONGEST, WrittenLetters, parsed
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
-from spark_tasks.kafka.errors import KafkaAuthorizationError
+from spark_tasks.kafka.errors import KafkaAuthorizationError, MetadataTooLargeError
 from spark_tasks.kafka.transactional_offsets import GroupGeneration, TransactionalOffset
 from spark_tasks.kafka.transactions import TransactionOwner
 
@@ -33,12 +33,14 @@ _AT_MOST: Final = 1500  # letters fit into the metadata, if their records are a 
 @dataclass(frozen=True, slots=True)
 class LettersInGroup:
     """How to write the letters of one partition's records. `resume`: the first record that can be read again; the
-    letters of earlier ones are forgotten.
+    letters of earlier ones are forgotten. `unsure`: an earlier attempt may still write letters of these records, so it
+    is fenced even if the batch has none, and `search` says what it has written.
     """
 
     transactional_id: str
     generation: GroupGeneration
     resume: int
+    unsure: bool = False
 
 
 class InGroupSender(OnceSender):
@@ -47,7 +49,7 @@ class InGroupSender(OnceSender):
     at_most = _AT_MOST
 
     def __init__(self, handling: ErrorHandling, place: TopicPartition, letters: LettersInGroup) -> None:
-        super().__init__(handling, place, letters.transactional_id)
+        super().__init__(handling, place, letters.transactional_id, unsure=letters.unsure)
         self._generation = letters.generation
         self._resume = letters.resume
         self._position = 0  # the group's
@@ -72,11 +74,24 @@ class InGroupSender(OnceSender):
         offset = TransactionalOffset(cluster, self._generation, self._place)
         try:
             offset.add_to(owner.identity)
-            offset.commit(owner.identity, self._position, written.text())
-        except KafkaAuthorizationError as error:
+            self._written = self.search = self._commit(offset, owner, written)
+        except (KafkaAuthorizationError, MetadataTooLargeError) as error:
             return self._warned(error)
-        self._written = self.search = written
         return True
+
+    def _commit(self, offset: TransactionalOffset, owner: TransactionOwner, written: WrittenLetters) -> WrittenLetters:
+        """Returns the letters that are committed: the last ones, if the broker does not allow the text of all."""
+        longest = LONGEST
+        while True:
+            text, kept = written.noted(longest)
+            try:
+                offset.commit(owner.identity, self._position, text)
+            except MetadataTooLargeError:
+                if not kept.runs:
+                    raise
+                longest = len(text) // 2
+            else:
+                return kept
 
     def _warned(self, why: object) -> bool:
         group = self._generation.group

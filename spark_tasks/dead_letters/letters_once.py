@@ -80,16 +80,20 @@ def _ends(cluster: KafkaCluster, queue: str) -> Ends:
 
 class OnceSender(ABC):
     """Writes the letters of one batch of a partition that the queue does not have yet. `place`: the partition of the
-    bad records. `search`: what is known of the letters, for the next batch; None before the first letter.
+    bad records. `search`: what is known of the letters, for the next batch; None before the first letter. `unsure`:
+    it has to be known even if there are none.
     """
 
     at_most: int | None = None  # letters of a batch; it ends with the last of them
 
-    def __init__(self, handling: ErrorHandling, place: TopicPartition, transactional_id: str) -> None:
+    def __init__(
+        self, handling: ErrorHandling, place: TopicPartition, transactional_id: str, *, unsure: bool = False
+    ) -> None:
         self.search: Search | WrittenLetters | None = None
         self._handling = handling
         self._place = place
         self._transactional_id = transactional_id
+        self._unsure = unsure
         self._owner: TransactionOwner | None = None
         self._found: Container[int] = ()  # the offsets of the records that had a letter
         self._apart = False
@@ -101,7 +105,7 @@ class OnceSender(ABC):
         Raises ConnectErrors of Kafka, and LettersTakenOverError; then nothing else can be sent. Where the producer may
         not use the transactional id, all letters are written, at least once.
         """
-        if not refusals.offsets:
+        if not refusals.offsets and (self.search is not None or not self._unsure):
             return
         cluster, owner = shared_cluster(self._handling.client), self._fenced()
         if owner is None:

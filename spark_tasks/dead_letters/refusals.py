@@ -89,7 +89,7 @@ class Refusals:
     """The bad records of one split, in the order in which they were found."""
 
     def __init__(self, handling: ErrorHandling, at_most: int | None = None) -> None:
-        """`at_most`: how many letters may be queued."""
+        """`at_most`: how many letters of converters and transforms a batch may have."""
         self._handling = handling
         self._at_most = at_most
         process_secrets().add(handling.connector, handling.secrets)  # this process may be another one than the worker's
@@ -116,10 +116,13 @@ class Refusals:
 
     @property
     def full(self) -> bool:
-        """Whether the queued letters need so much memory, or are so many, that they should be sent before others are
-        added.
-        """
-        return self._size >= _MAX_BYTES or (self._at_most is not None and len(self._letters) >= self._at_most)
+        """Whether the queued letters need so much memory that they should be sent before others are added."""
+        return self._size >= _MAX_BYTES
+
+    @property
+    def enough(self) -> bool:
+        """Whether a batch that can end should end with the letters that are queued."""
+        return self.full or (self._at_most is not None and len(self._letters) >= self._at_most)
 
     def add(self, failure: Failure, original: Original) -> None:
         """Adds a bad record. If errors.tolerance is `none`, raises ToleranceExceededError after queuing its letter."""

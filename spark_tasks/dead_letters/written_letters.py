@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 _PREFIX: Final = "heeler-letters-of:"
-_LONGEST: Final = 4096  # Kafka's default offset.metadata.max.bytes
+LONGEST: Final = 4096  # Kafka's default offset.metadata.max.bytes
 _MAX_BYTES: Final = 1 << 20  # of a text that was decompressed
+_MAX_RUNS: Final = 1 << 14  # each needs at most 20 bytes before they are compressed
+_FEW: Final = 1 << 11  # runs, which are compressed at once
 
 Run = tuple[int, int]
 """The first offset, and the end (exclusive)."""
@@ -38,13 +40,23 @@ class WrittenLetters:
         return WrittenLetters(tuple((max(first, offset), end) for first, end in self.runs if end > offset))
 
     def text(self) -> str:
-        """Returns the metadata, which `parsed` reads. If it would be too long for brokers, which takes more than a
-        thousand runs far apart from each other, the first ones are left out.
+        """Returns the metadata, which `parsed` reads; see `noted`."""
+        return self.noted()[0]
+
+    def noted(self, longest: int = LONGEST) -> tuple[str, WrittenLetters]:
+        """Returns the metadata, and the letters in it. If that of all would be longer than `longest`, which takes more
+        than a thousand runs far apart from each other, or if there are very many, the first ones are left out.
         """
-        runs = self.runs
-        while len(text := _text(runs)) > _LONGEST:
-            runs = runs[len(runs) // 8 + 1 :]
-        return text
+        kept, text = 0, _text(())
+        limit, some, grows = min(len(self.runs), _MAX_RUNS), min(len(self.runs), _FEW), True
+        while kept < limit:  # the last `kept` runs fit, more than `limit` do not
+            tried = _text(self.runs[-some:])
+            if len(tried) <= longest:
+                kept, text = some, tried
+            else:
+                limit, grows = some - 1, False
+            some = min(2 * some, limit) if grows else (kept + limit + 1) // 2
+        return text, WrittenLetters(self.runs[len(self.runs) - kept :])
 
 
 def parsed(text: str) -> WrittenLetters | None:

@@ -89,6 +89,10 @@ class RecordRefusedError(KafkaRefusedError):
         return bool(self.code == protocol.InvalidTimestampError.errno)
 
 
+class MetadataTooLargeError(KafkaRefusedError):
+    """The text that is to be committed with an offset exceeds the broker's offset.metadata.max.bytes."""
+
+
 class ProducerFencedError(KafkaRefusedError):
     """There is a newer producer epoch: another task has taken over the transactional id, or the coordinator has aborted
     the transaction. No record of the batch becomes visible.
@@ -140,6 +144,7 @@ _REFUSALS: tuple[tuple[tuple[type[Exception], ...], type[KafkaRefusedError]], ..
      TransactionAbortableError),
     ((protocol.SaslAuthenticationFailedError,), LoginRefusedError),
     ((protocol.AuthorizationError,), KafkaAuthorizationError),
+    ((protocol.OffsetMetadataTooLargeError,), MetadataTooLargeError),
     ((protocol.InvalidReplicationFactorError,), InvalidReplicationFactorError),
     ((protocol.IncompatibleBrokerVersion,), KafkaRefusedError),  # the library's own, without a request
     ((protocol.UnsupportedVersionError,), UnsupportedVersionError),

@@ -22,7 +22,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.errors import KafkaRefusedError, KafkaUnavailableError, join_refusal, translated
+from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError, join_refusal, translated
 from spark_tasks.kafka.group_client import MemberClient, TopicPattern, subscribe_to_pattern
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.group_settings import ConsumerSettings
@@ -50,10 +50,6 @@ _LOST_MEMBERSHIP = (
 
 class CommitRefusedError(RetriableError):
     """The group has rebalanced. Another member, or this one, reads the uncommitted records again."""
-
-
-class MetadataTooLargeError(KafkaRefusedError):
-    """The text that is to be committed with an offset exceeds the broker's offset.metadata.max.bytes."""
 
 
 class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
@@ -312,6 +308,10 @@ class GroupConsumer:
         """
         item = self._committed([partition]).get(partition)
         return None if item is None else (item.offset, item.metadata or "")
+
+    def committed_metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """Returns the metadata of the group's committed offsets. Partitions without an offset are missing."""
+        return {partition: item.metadata or "" for partition, item in self._committed(partitions).items()}
 
     def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         wanted = [KafkaTopicPartition(*tp) for tp in partitions]

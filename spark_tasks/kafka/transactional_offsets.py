@@ -17,6 +17,7 @@ from spark_tasks.kafka.errors import translated
 from spark_tasks.kafka.identity import ProducerIdentity
 
 _NEEDS = "READ permission on the group and its topics"
+_TOO_LARGE = "its metadata exceeds the brokers' offset.metadata.max.bytes"
 _NOT_A_MEMBER = (
     protocol.IllegalGenerationError, protocol.UnknownMemberIdError, protocol.RebalanceInProgressError,
     protocol.FencedInstanceIdError,
@@ -69,7 +70,9 @@ class TransactionalOffset:
             self._cluster.retrying_at_coordinator, transactional_id, attempt, deadline))
 
     def commit(self, identity: ProducerIdentity, offset: int, metadata: str) -> None:
-        """Commits an offset with metadata if the transaction is committed. Raises NotAMemberError."""
+        """Commits an offset with metadata if the transaction is committed. Raises NotAMemberError and
+        MetadataTooLargeError, after which a shorter text can be committed.
+        """
 
         async def attempt() -> None:
             kind, current, (topic, number) = TxnOffsetCommitRequest, self._generation, self._partition
@@ -119,7 +122,8 @@ class TransactionalOffset:
             raise NotAMemberError(f"consumer group {self._generation.group} refused a commit: {error}") from error
         except (protocol.KafkaError, OSError) as error:
             doing = f"{doing} an offset of consumer group {self._generation.group}"
-            raise translated(error, doing, needs=_NEEDS) from error
+            why = _TOO_LARGE if isinstance(error, protocol.OffsetMetadataTooLargeError) else None
+            raise translated(error, doing, why, needs=_NEEDS) from error
 
 
 def _check(code: int) -> None:

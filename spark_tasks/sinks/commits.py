@@ -9,8 +9,8 @@ from concurrent.futures import Future, wait
 from typing import Final
 
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.errors import KafkaUnavailableError
-from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer, MetadataTooLargeError
+from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError
+from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer
 from spark_tasks.metrics.task import TaskMetrics
 
 _logger = logging.getLogger(__name__)
@@ -122,6 +122,13 @@ class PendingOffsets:
         else:
             self._metrics.committed(sent.seconds)
         self._offsets = {tp: offset for tp, offset in self._offsets.items() if sent.offsets.get(tp) != offset}
+
+    def take(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Takes the pending offsets of these partitions out, and returns them. Waits for a commit in flight first.
+        Raises KafkaUnavailableError.
+        """
+        self._end()
+        return {tp: self._offsets.pop(tp) for tp in partitions if tp in self._offsets}
 
     def forget(self) -> None:
         """Forgets all pending offsets: the partitions may have another member, which resumes at the committed ones."""

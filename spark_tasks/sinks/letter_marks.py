@@ -49,6 +49,11 @@ class LetterMarks(Marks):
         self._marks: dict[TopicPartition, _Mark] = {}  # of the next batches
         self._resume: dict[TopicPartition, _Mark] = {}  # of where the sink resumes
 
+    @property
+    @override
+    def in_group(self) -> bool:
+        return False
+
     @override
     def forget(self) -> None:
         self._marks, self._resume = {}, {}
@@ -64,11 +69,13 @@ class LetterMarks(Marks):
     ) -> None:
         if not self.active:
             return
-        new = dict[TopicPartition, int]()
-        for partition, position in positions().items():
-            if partition not in self._marks and (ends := _committed(partition, consumer)) is not None:
+        new, current = dict[TopicPartition, int](), positions()
+        missing = [partition for partition in current if partition not in self._marks]
+        for partition, text in (consumer.committed_metadata(missing) if missing else {}).items():
+            if (ends := parsed(text)) is not None:
                 # Even if the sink resumes before the group's offset: a reset of offsets leaves no metadata.
-                self._begin(partition, _Mark(position, ends))
+                self._begin(partition, _Mark(current[partition], ends))
+        for partition, position in current.items():
             known = [marks[partition] for marks in (self._marks, self._resume) if partition in marks]
             mark = next((mark for mark in known if mark.position <= position), None)
             if mark is None:
@@ -116,11 +123,6 @@ class LetterMarks(Marks):
 def _advanced(mark: _Mark, position: int, search: Search | None) -> _Mark:
     """The mark of a later position. The newer ends are of no use if a record from there on had a letter already."""
     return _Mark(position, mark.ends if search is None or search.last >= position else search.ends)
-
-
-def _committed(partition: TopicPartition, consumer: GroupConsumer) -> Ends | None:
-    _, text = consumer.committed_with_metadata(partition) or (0, "")
-    return parsed(text)
 
 
 def metadata(ends: Ends) -> str:

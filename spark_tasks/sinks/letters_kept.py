@@ -2,12 +2,16 @@
 whose letters do not name their records (dead_letters/letters_in_group.py).
 
 That is committed as the metadata of the group's offset: by executors in the transactions of their letters, and by the
-task with the offsets of its batches. It is kept from the offset on where the sink resumes, after the last record that
-it has: refused records after that are read again when the task is restarted or a batch is repeated.
+task with the offsets of its batches, but not during a batch, as that would replace what the executors commit. It is
+kept from the offset on where the sink resumes, after the last record that it has: refused records after that are read
+again when the task is restarted or a batch is repeated.
+
+What is read in the group is uncertain, because a transaction of an earlier attempt may end later. So executors read it
+again, after they have fenced that attempt, in the first batch that succeeds.
 
 A partition without it gets one, committed at its position, before its first batch. So does one whose position was
-set back behind where the sink resumes, by a reset of its offsets or because its topic was created again: then all
-letters are written, whatever earlier ones the queue has.
+set back, by a reset of its offsets or because its log was truncated or its topic created again: then all letters are
+written, whatever earlier ones the queue has.
 """
 
 from __future__ import annotations
@@ -28,8 +32,10 @@ from spark_tasks.sinks.marks import Marks
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
+    position: int  # of the next batch
     resume: int
     letters: WrittenLetters
+    unsure: bool
 
 
 class LettersKept(Marks):
@@ -40,6 +46,11 @@ class LettersKept(Marks):
         self._group = group
         self._kept: dict[TopicPartition, _Kept] = {}
         self._generation: GroupGeneration | None = None
+
+    @property
+    @override
+    def in_group(self) -> bool:
+        return self.active
 
     @override
     def forget(self) -> None:
@@ -52,23 +63,23 @@ class LettersKept(Marks):
     ) -> None:
         if not self.active:
             return
-        commit()  # a commit that is late would replace those of the transactions
         generation = consumer.generation()
         if generation is None:
             raise NotAMemberError(f"consumer group {self._group} rebalances")
         self._generation = GroupGeneration(self._group, *generation)
-        new = dict[TopicPartition, int]()
-        for partition, position in positions().items():
-            if partition not in self._kept:
-                _, text = consumer.committed_with_metadata(partition) or (0, "")
-                if (letters := parsed(text)) is not None:
-                    self._kept[partition] = _Kept(position, letters)
-            kept = self._kept.get(partition)
-            if kept is None or position < kept.resume:
-                new[partition] = position
+        current = positions()
+        missing = [partition for partition in current if partition not in self._kept]
+        for partition, text in (consumer.committed_metadata(missing) if missing else {}).items():
+            if (letters := parsed(text)) is not None:
+                position = current[partition]
+                self._kept[partition] = _Kept(position, position, letters, unsure=True)
+        new = {partition: position for partition, position in current.items()
+               if (kept := self._kept.get(partition)) is None or position < kept.position}
         if new:
+            commit()  # or an older offset would be committed later
             consumer.commit(new, timeout_ms, WrittenLetters().text())
-            self._kept |= {partition: _Kept(position, WrittenLetters()) for partition, position in new.items()}
+            self._kept |= {partition: _Kept(position, position, WrittenLetters(), unsure=False)
+                           for partition, position in new.items()}
 
     @override
     def knows(self, partition: TopicPartition) -> bool:
@@ -78,9 +89,8 @@ class LettersKept(Marks):
     def of(self, partition: TopicPartition) -> LettersInGroup | None:
         if not self.active or self._generation is None:
             return None
-        topic, number = partition
-        return LettersInGroup(
-            f"{self._group}-letters-{topic}-{number}", self._generation, self._kept[partition].resume)
+        (topic, number), kept = partition, self._kept[partition]
+        return LettersInGroup(f"{self._group}-letters-{topic}-{number}", self._generation, kept.resume, kept.unsure)
 
     @override
     def advance(
@@ -89,7 +99,7 @@ class LettersKept(Marks):
         if (kept := self._kept.get(partition)) is not None:
             resume = kept.resume if written_to is None else written_to
             letters = search if isinstance(search, WrittenLetters) else kept.letters
-            self._kept[partition] = _Kept(resume, letters.since(resume))
+            self._kept[partition] = _Kept(position, resume, letters.since(resume), unsure=False)
 
     @override
     def failed(self) -> None:

@@ -18,6 +18,13 @@ class Marks(ABC):
     def __init__(self) -> None:
         self.active = False
 
+    @property
+    @abstractmethod
+    def in_group(self) -> bool:
+        """Whether executors commit the group's offsets with letters. The task must not commit those of a batch's
+        partitions meanwhile, because it would replace what the executors have committed.
+        """
+
     @abstractmethod
     def forget(self) -> None:
         """Reads it again before the next batch, because another member may have committed something else."""
@@ -28,7 +35,7 @@ class Marks(ABC):
         commit: Callable[[], None], timeout_ms: int,
     ) -> None:
         """Finds what is known of each position, or commits that there is nothing. `commit`: commits the pending
-        offsets. Raises ConnectErrors of Kafka.
+        offsets, before others are committed. Raises ConnectErrors of Kafka.
         """
 
     @abstractmethod
@@ -49,7 +56,7 @@ class Marks(ABC):
 
     @abstractmethod
     def failed(self) -> None:
-        """A batch has failed. It will be repeated."""
+        """A batch has failed. It will be repeated. With `in_group`, pending offsets must not be committed any more."""
 
     @abstractmethod
     def metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:

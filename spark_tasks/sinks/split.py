@@ -310,7 +310,7 @@ class _Reading(Iterator[pa.RecordBatch]):
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
             self.records += len(raw)
             self.size += size_of(raw)
-            if self.size >= self._job.max_bytes or self.refusals.full or time.perf_counter() > self._until:
+            if self.size >= self._job.max_bytes or self.refusals.enough or time.perf_counter() > self._until:
                 return
         if not self._damaged:
             self.position = split.end  # the last offsets may hold no record
@@ -329,7 +329,7 @@ class _Reading(Iterator[pa.RecordBatch]):
             batches = convert(split.topic, split.partition, raw, noted.note)
         for failure in noted.in_order():
             self._refuse(raw, failure)
-            if self.refusals.full and failure.row + 1 < len(raw):
+            if self.refusals.enough and failure.row + 1 < len(raw):
                 last = raw.column(0)[failure.row]
                 return raw.slice(0, failure.row + 1), [
                     batch.filter(pc.less_equal(batch.column("offset"), last)) for batch in batches]

@@ -92,6 +92,7 @@ class SinkTask(TaskRunner):
         self._cancelled = False
         self._resting = False  # until the next attempt, as Kafka cannot be reached
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
+        self._replaced: dict[TopicPartition, int] = {}  # pending offsets of earlier batches that the batch replaces
         self._loans: Loans | None = None
         self._replays = Replays(self._errors, self._metrics)
         self._flight: Flight | None = None
@@ -221,10 +222,13 @@ class SinkTask(TaskRunner):
             armed = self._watcher.arm(self, self._positions.at(), self._settings.isolation, self._context.wake)
             due_ms = self._pending.commit_due(consumer)
             return Progress(idle_ms=due_ms if armed else 0)
+        replaced = self._pending.take([one[0] for one in ranges]) if self._marks.in_group else {}
+        if not all(self._marks.knows(one[0]) for one in ranges):
+            return Progress()  # the group refused a commit, so positions are read again
         self._metrics.add_phase("plan", time.perf_counter() - begun)
         splits = [DeferredSplit(partial(self._split, number, tp, start, end, self._marks.of(tp)),
                                 self._size.seconds(end - start)) for number, (tp, start, end) in enumerate(ranges)]
-        self._flight = Flight(self._begin(splits, consumer))
+        self._flight = Flight(self._begin(splits, consumer, replaced))
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
         return self._collect(MAX_WAIT_S)
 
@@ -327,10 +331,13 @@ class SinkTask(TaskRunner):
         self._commit_due()
         if part is None:
             return Progress()
-        self._begin([ReplaySplit(self._job, part)], consumer)
+        self._begin([ReplaySplit(self._job, part)], consumer, {})
         return self._collect(MAX_WAIT_S)
 
-    def _begin(self, splits: Sequence[Any], consumer: GroupConsumer) -> Future[list[Any]]:
+    def _begin(
+        self, splits: Sequence[Any], consumer: GroupConsumer, replaced: dict[TopicPartition, int]
+    ) -> Future[list[Any]]:
+        self._replaced = replaced
         batch = self._context.engine.submit(self._context.id, splits)
         self._batch = (batch, consumer.generation())
         if self._cancelled:  # meanwhile: `cancel` has not seen the batch
@@ -348,7 +355,7 @@ class SinkTask(TaskRunner):
             # Another member may already write records of these partitions, so this batch must not be committed.
             _logger.warning("The group rebalanced during a batch of %s; the batch is read again", self._context.id)
             self._abort(done)
-            self._marks.failed()
+            self._forget_letters()
             return Progress()
         self._metrics.add_splits(result.figures for result in done)
         try:
@@ -361,7 +368,8 @@ class SinkTask(TaskRunner):
             return self._failed(error, [])
         self._retry_state.succeeded()
         progress = self._advance(done)
-        self._pending.add({(r.topic, r.partition): r.next_offset for r in done})
+        offsets = {(r.topic, r.partition): r.next_offset for r in done}
+        self._pending.add({tp: offset for tp, offset in offsets.items() if self._marks.knows(tp)})
         for result in results:  # after what was written, as it may fail
             if result.out_of_range is not None:
                 self._positions.out_of_range(result.topic, result.partition, *result.out_of_range)
@@ -400,9 +408,14 @@ class SinkTask(TaskRunner):
         with suppress(ConnectError):  # offsets of earlier batches; the batch's own error is the one to report
             self._commit_offsets()
         self._positions.doubt()
-        self._marks.failed()
+        self._forget_letters()
         self._queue.doubt(error)
         return self._retry_state.later(error)
+
+    def _forget_letters(self) -> None:
+        self._marks.failed()
+        if self._marks.in_group:
+            self._pending.forget()
 
     def _abort(self, done: Sequence[SinkResult | ReplayResult]) -> None:
         if self._writer is None:
@@ -436,6 +449,7 @@ class SinkTask(TaskRunner):
             return
         if self._batch[0].cancel():
             self._batch = None
+            self._pending.add(self._replaced)
             return
         while self._batch is not None:
             self._collect(MAX_WAIT_S)

@@ -15,9 +15,10 @@ from kafka.protocol.consumer import HeartbeatRequest
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.kafka import membership
 from spark_tasks.kafka.connections import Manager
+from spark_tasks.kafka.errors import MetadataTooLargeError
 from spark_tasks.kafka.group_io import COMMIT_PAUSE_S, GroupIo
 from spark_tasks.kafka.group_settings import ConsumerSettings, assignors
-from spark_tasks.kafka.membership import GroupConsumer, MetadataTooLargeError
+from spark_tasks.kafka.membership import GroupConsumer
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka
 

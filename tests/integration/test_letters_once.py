@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourceType
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as PlaceInKafka
+from kafka.errors import CoordinatorNotAvailableError
 from kafka.structs import OffsetAndMetadata
 
 from spark_tasks.data.columns import RAW_SCHEMA
@@ -27,8 +29,10 @@ from spark_tasks.dead_letters.letters_once import (
 )
 from spark_tasks.dead_letters.refusals import Original, Refusals
 from spark_tasks.dead_letters.written_letters import WrittenLetters, parsed
+from spark_tasks.kafka import group_io
+from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.kafka.task_clients import connection_settings
-from spark_tasks.kafka.transactional_offsets import GroupGeneration, NotAMemberError
+from spark_tasks.kafka.transactional_offsets import GroupGeneration, NotAMemberError, TransactionalOffset
 from spark_tasks.pipeline.errors.failures import FailedStage, Failure
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig
@@ -103,6 +107,48 @@ def test_another_task_finds_the_letters_of_a_batch_that_was_not_committed(sink: 
     (sink.notes.path / "no-commits").unlink()
     start(sink, headers)
     wait_committed(sink)
+    assert letters(sink) == {b"7": 1, b"16": 1}
+
+
+def test_small_batches_are_committed_together(
+    sink: SinkRig, headers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without headers, each batch waited for a commit. The offsets that are left are committed at the end, though there
+    is another batch, which has not begun.
+    """
+    monkeypatch.setattr(group_io, "COMMIT_PAUSE_S", 3600.0)
+    loop = start(sink, headers, report="7")
+    for n in range(0, 12, 2):
+        sink.produce(2, start=n)
+        loop.await_records(n + 2)
+    sink.engine.free.clear()
+    jobs = sink.engine.jobs
+    sink.produce(2, start=12)
+    wait_until(lambda: sink.engine.jobs > jobs, 20, "a batch that waits")
+    loop.stop()
+    assert len(sink.notes.recorded("commits")) >= 6
+    assert sink.metrics.commits["done"] == 2
+    assert sink.committed() == {0: 6, 1: 6}
+    assert letters(sink) == {b"7": 1}
+
+
+def test_a_failed_batch_keeps_its_letters_though_offsets_of_earlier_batches_wait(
+    sink: SinkRig, headers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their commit would replace what says which records have a letter."""
+    monkeypatch.setattr(group_io, "COMMIT_PAUSE_S", 3600.0)
+    loop = start(sink, headers)
+    for n in (0, 2):
+        sink.produce(2, start=n)
+        loop.await_records(n + 2)
+    (sink.notes.path / "no-commits").touch()
+    sink.produce(16, start=4)
+    wait_until(lambda: len(sink.notes.recorded("failed")) > 1, 60)
+    loop.stop()
+    (sink.notes.path / "no-commits").unlink()
+    monkeypatch.undo()
+    start(sink, headers)
+    wait_until(lambda: sink.committed() == {0: 10, 1: 10}, 60)
     assert letters(sink) == {b"7": 1, b"16": 1}
 
 
@@ -246,8 +292,14 @@ def without_headers(sink: SinkRig) -> ErrorHandling:
 
 
 def commit(sink: SinkRig, group: str, metadata: str) -> None:
+    def committed() -> bool:
+        with suppress(CoordinatorNotAvailableError):  # the first group of a new broker
+            admin.alter_group_offsets(group, {PlaceInKafka(sink.topic, 0): OffsetAndMetadata(2, metadata, -1)})
+            return True
+        return False
+
     with closing(KafkaAdminClient(bootstrap_servers=sink.bootstrap)) as admin:
-        admin.alter_group_offsets(group, {PlaceInKafka(sink.topic, 0): OffsetAndMetadata(2, metadata, -1)})
+        wait_until(committed, 30)
 
 
 def test_a_late_attempt_without_headers_is_fenced_and_one_that_comes_later_finds_the_letters(
@@ -264,6 +316,51 @@ def test_a_late_attempt_without_headers_is_fenced_and_one_that_comes_later_finds
     assert later.search == WrittenLetters().with_more([3, 5, 7, 8])
     assert letters(sink) == {b"3": 1, b"5": 1, b"7": 1, b"8": 1}
     assert sink.committed() == {0: 2}, "its metadata alone has changed"
+
+
+def test_letters_of_an_earlier_attempt_are_known_after_a_batch_without_bad_records(
+    sink: SinkRig, without_headers: ErrorHandling
+) -> None:
+    """Its transaction ended when the task had read the group's offset. The letter was forgotten, and written again."""
+    early = InGroupSender(without_headers, (sink.topic, 0), in_group(sink))
+    early.send(refused(without_headers, sink.topic, 3))
+    sure, unsure = (InGroupSender(without_headers, (sink.topic, 0), replace(in_group(sink), unsure=unsure))
+                    for unsure in (False, True))
+    sure.send(Refusals(without_headers))
+    assert sure.search is None
+    unsure.send(Refusals(without_headers))
+    assert unsure.search == WrittenLetters().with_more([3])
+    with pytest.raises(LettersTakenOverError):
+        early.send(refused(without_headers, sink.topic, 5))
+    assert letters(sink) == {b"3": 1}
+
+
+@pytest.mark.parametrize(("allowed", "known"), [(90, True), (20, False)])
+def test_a_broker_that_allows_less_metadata_notes_fewer_letters(
+    sink: SinkRig, without_headers: ErrorHandling, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    allowed: int, known: bool,
+) -> None:
+    """Each batch with many bad records failed the task. The broker here allows 4,096 bytes: longer texts stand for
+    those that are too long.
+    """
+    plain = TransactionalOffset.commit
+
+    def commit(offset: TransactionalOffset, identity: ProducerIdentity, position: int, text: str) -> None:
+        plain(offset, identity, position, text if len(text) <= allowed else "x" * 5000)
+
+    monkeypatch.setattr(TransactionalOffset, "commit", commit)
+    offsets = [n * n for n in range(50)]
+    sender = InGroupSender(without_headers, (sink.topic, 0), in_group(sink))
+    sender.send(refused(without_headers, sink.topic, *offsets))
+    assert letters(sink) == {str(offset).encode(): 1 for offset in offsets}
+    [text] = stored_metadata(sink)
+    noted = parsed(text)
+    assert noted is not None
+    assert bool(noted.runs) is known
+    if known:
+        assert noted == sender.search
+        assert noted.runs[-1] == (49 * 49, 49 * 49 + 1)
+    assert ("offset.metadata.max.bytes" in caplog.text) is not known
 
 
 def test_a_member_of_an_earlier_generation_writes_no_letters(sink: SinkRig, without_headers: ErrorHandling) -> None:

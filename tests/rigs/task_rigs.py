@@ -83,6 +83,7 @@ class SinkRig(TaskRig):
         connector = {key: value for key, value in connector.items() if value}
         loop = Loop()
         context = context_of(self.engine, self.worker, connector, loop.wake, task, topic_used=self.used.append)
+        self.metrics = context.metrics  # of the last task
         return self.run(context, loop)
 
     def values(self) -> list[str]:

@@ -118,14 +118,14 @@ def test_letters_are_full_when_they_need_much_memory_and_may_be_sent_in_parts_by
     assert parts == [list(range(1, 100)), list(range(100, offset + 1))]
 
 
-def test_letters_are_full_when_there_are_as_many_as_there_may_be():
+def test_there_are_enough_letters_for_a_batch_though_they_need_little_memory():
     refusals = Refusals(ErrorHandling("c", 2, tolerant=True, queue="dead"), 3)
     for offset in range(3):
-        assert not refusals.full
+        assert not refusals.enough
         refusals.add(FAILURE, original(offset))
-    assert refusals.full
+    assert (refusals.enough, refusals.full) == (True, False)
     refusals.drop({0, 5})
-    assert not refusals.full
+    assert not refusals.enough
 
 
 def test_an_error_without_a_text_is_a_bad_record_too():

@@ -52,3 +52,23 @@ def test_of_too_many_the_first_ones_are_left_out() -> None:
     assert found is not None
     assert len(found.runs) > 500
     assert found.runs == letters.runs[-len(found.runs) :]
+    assert letters.noted() == (letters.text(), found)
+
+
+@pytest.mark.parametrize("longest", [0, 100, 1000])
+def test_as_many_fit_as_the_broker_allows(longest: int) -> None:
+    letters = WrittenLetters().with_more(random.Random(1).sample(range(10**9), 5000))
+    text, kept = letters.noted(longest)
+    more = WrittenLetters(letters.runs[-len(kept.runs) - 1 :])
+    assert parsed(text) == kept
+    assert len(text) <= longest or not kept.runs
+    assert len(more.text()) > longest
+
+
+def test_very_many_in_a_pattern_can_be_read_again() -> None:
+    """Their metadata was short, but had more bytes than are decompressed, so all of them were forgotten."""
+    letters = WrittenLetters().with_more(range(0, 1_200_000, 2))
+    text, kept = letters.noted()
+    assert parsed(text) == kept
+    assert len(kept.runs) > 1500
+    assert kept.runs == letters.runs[-len(kept.runs) :]

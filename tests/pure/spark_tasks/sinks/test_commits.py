@@ -8,8 +8,8 @@ from concurrent.futures import Future
 import pytest
 
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.errors import KafkaUnavailableError
-from spark_tasks.kafka.membership import CommitRefusedError, MetadataTooLargeError
+from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError
+from spark_tasks.kafka.membership import CommitRefusedError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sinks import commits
 from spark_tasks.sinks.commits import LATE_MS, NOTHING_MS, PendingOffsets
@@ -154,6 +154,19 @@ def test_a_commit_waits_for_the_previous_one(clock: Clock, group: Group) -> None
     assert (group.commits, bool(offsets)) == ([{ONE: 1}, {ONE: 2}], False)
 
 
+def test_offsets_that_are_taken_out_are_not_committed(clock: Clock, group: Group) -> None:
+    """Those of a batch's partitions; a commit on its way is awaited first."""
+    offsets, group.busy = pending(), True
+    offsets.add({ONE: 1, TWO: 5})
+    offsets.commit_due(group)
+    offsets.add({ONE: 2, TWO: 6})
+    group.answer()
+    group.busy = False
+    assert offsets.take([ONE, ("other", 0)]) == {ONE: 2}
+    offsets.commit(group)
+    assert (group.commits, offsets.take([ONE, TWO])) == ([{ONE: 1, TWO: 5}, {TWO: 6}], {})
+
+
 def test_no_commit_is_sent_while_one_has_no_response(
     clock: Clock, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +178,8 @@ def test_no_commit_is_sent_while_one_has_no_response(
     for _ in range(2):
         with pytest.raises(KafkaUnavailableError, match="no response"):
             offsets.commit(group)
+    with pytest.raises(KafkaUnavailableError, match="no response"):
+        offsets.take([ONE])
     assert group.commits == [{ONE: 1}]
     group.answer()
     group.busy = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -24,9 +24,11 @@ class Group:
 
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, tuple[int, str]] = {}
+        self.requests = 0
 
-    def committed_with_metadata(self, partition: TopicPartition) -> tuple[int, str] | None:
-        return self.committed.get(partition)
+    def committed_metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        self.requests += 1
+        return {tp: self.committed[tp][1] for tp in partitions if tp in self.committed}
 
     def commit(self, offsets: Mapping[TopicPartition, int], _timeout_ms: int, text: str) -> None:
         self.committed |= {partition: (offset, text) for partition, offset in offsets.items()}
@@ -61,6 +63,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_new_partition_gets_a_mark_which_is_committed_at_its_position(ends: list[int]) -> None:
     rig = Rig()
     rig.complete({A: 10, B: 0})
+    assert rig.group.requests == 1, "of all partitions together"
     ends[0] = 9
     rig.complete({A: 10, B: 0})
     assert rig.group.committed == {A: (10, "heeler-letters:4,0"), B: (0, "heeler-letters:4,0")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -27,13 +27,15 @@ class Group:
 
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, tuple[int, str]] = {}
+        self.requests = 0
         self.current: tuple[int, str] | None = (3, "member")
 
     def generation(self) -> tuple[int, str] | None:
         return self.current
 
-    def committed_with_metadata(self, partition: TopicPartition) -> tuple[int, str] | None:
-        return self.committed.get(partition)
+    def committed_metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        self.requests += 1
+        return {tp: self.committed[tp][1] for tp in partitions if tp in self.committed}
 
     def commit(self, offsets: Mapping[TopicPartition, int], _timeout_ms: int, text: str) -> None:
         self.committed |= {partition: (offset, text) for partition, offset in offsets.items()}
@@ -67,12 +69,45 @@ def test_a_new_partition_begins_with_none_which_is_committed_at_its_position() -
     assert rig.kept.knows(A)
 
 
-def test_each_batch_begins_when_earlier_offsets_are_committed() -> None:
-    """A late commit would replace the ones of the batch's transactions."""
+def test_offsets_are_read_and_committed_only_for_partitions_that_are_new() -> None:
+    """Each batch waited for a commit, and each partition for a request of its own."""
+    rig = Rig()
+    for _ in range(2):
+        rig.complete({A: 10, B: 10})
+        assert (rig.group.requests, rig.flushed) == (1, 1)
+
+
+def unsure(rig: Rig) -> bool:
+    how = rig.kept.of(A)
+    assert isinstance(how, LettersInGroup)
+    return how.unsure
+
+
+@pytest.mark.parametrize("again", ["another member has had it", "a batch failed"])
+def test_what_the_group_has_is_uncertain_until_a_batch_succeeds(again: str) -> None:
+    """A transaction of an earlier attempt may end after it was read. Its letters were forgotten, and written twice."""
     rig = Rig()
     rig.complete({A: 10})
-    rig.complete({A: 10})
-    assert rig.flushed == 2
+    assert not unsure(rig), "there has been no attempt"
+    rig.kept.advance(A, 12, 12, None)
+    (rig.kept.forget if again == "another member has had it" else rig.kept.failed)()
+    for _ in range(2):
+        rig.complete({A: 12})
+        assert unsure(rig)
+    rig.kept.advance(A, 13, 13, letters(14))  # of an earlier attempt, which was longer
+    rig.complete({A: 13})
+    assert not unsure(rig)
+    assert rig.kept.metadata([A]) == {A: letters(14).text()}
+
+
+def test_a_position_that_went_back_in_the_log_begins_with_none() -> None:
+    """The log has lost records, of which some had letters; others will have their offsets."""
+    rig = Rig()
+    rig.complete({A: 0})
+    rig.kept.advance(A, 20, 10, letters(12, 18))
+    rig.complete({A: 15})
+    assert rig.group.committed[A] == (15, NONE.text())
+    assert rig.kept.metadata([A]) == {A: NONE.text()}
 
 
 def test_letters_that_are_committed_are_kept_by_another_task() -> None:
@@ -107,8 +142,10 @@ def test_letters_of_records_that_the_sink_may_read_again_are_kept() -> None:
     rig.kept.advance(A, 20, 18, letters(*range(10), 12, 18, 19))
     assert rig.kept.metadata([A]) == {A: letters(18, 19).text()}
     assert rig.resume(A) == 18
+    rig.group.committed[A] = (20, letters(18, 19).text())
+    rig.kept.failed()
     rig.complete({A: 18})
-    assert rig.group.committed[A] == (0, NONE.text()), "the sink resumes there, which is no reset"
+    assert rig.group.committed[A] == (20, letters(18, 19).text()), "the sink resumes there, which is no reset"
     rig.kept.advance(A, 25, 25, None)
     assert rig.kept.metadata([A]) == {A: NONE.text()}
 
