@@ -37,8 +37,25 @@ def _opened(pid: int) -> list[int]:
 
 
 def children(pid: int) -> Iterator[int]:
-    """The processes whose parent is this one, including those that have ended and that nobody has waited for."""
+    """The processes whose parent is this one, including those that have ended and that nobody has waited for. Some may
+    be missing while this process has too many open files.
+    """
     with suppress(OSError):
+        yield from _children(pid)
+
+
+def has_children(pid: int) -> bool:
+    """Whether a process has children that have not ended. True if that cannot be read now: this process may have too
+    many open files. False on systems other than Linux.
+    """
+    try:
+        return any(start_of(child) is not None for child in _children(pid))
+    except OSError:
+        return True
+
+
+def _children(pid: int) -> Iterator[int]:
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
         for _, thread in zip(range(_MAX_THREADS), Path(f"/proc/{pid}/task").iterdir(), strict=False):
-            with suppress(OSError):  # the thread has just ended; or a kernel without this file
+            with suppress(FileNotFoundError, ProcessLookupError):  # so has a thread; or a kernel without this file
                 yield from map(int, (thread / "children").read_text().split())

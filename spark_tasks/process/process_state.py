@@ -86,6 +86,16 @@ def group_and_session(pid: int) -> tuple[int, int]:
     return int(fields[2]), int(fields[3])
 
 
+def name_of(pid: int) -> str:
+    """The name of a process, of at most 15 bytes, which it keeps when it has ended and nobody has waited for it. Empty
+    if there is none, and on other systems.
+    """
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").removesuffix("\n")
+    except OSError:
+        return ""
+
+
 def has_ended(pid: int, within_s: float) -> bool:
     """Whether all threads of the process end within this time. False on other systems, and if that cannot be read."""
     deadline = time.monotonic() + within_s

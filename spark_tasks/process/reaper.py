@@ -14,15 +14,19 @@ import select
 import signal
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from spark_tasks.process.descendants import children
-from spark_tasks.process.process_state import group_and_session
+from spark_tasks.process.process_state import group_and_session, name_of
 
-_PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
+_PR_SET_NAME: Final = 15  # linux/prctl.h
+_PR_SET_CHILD_SUBREAPER: Final = 36
 _prctl: Final = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
 KEPT_S: Final = 2.0  # how long the worker may read how a process has ended: until then it is a zombie
+_FORK_SERVER: Final = "heeler-forks"  # the name of a fork server, which it keeps as a zombie; at most 15 bytes
+_STEP_S: Final = 0.02
 
 
 class Reaper:
@@ -35,8 +39,8 @@ class Reaper:
         self._forked: set[int] = set()
         self._ended: dict[int, float] = {}  # those that were forked, have ended, and can still be read; and since when
         self._handles: dict[int, int] = {}  # pidfds, by process
-        self._servers: set[int] = set()  # those that had a session of their own and have ended
         self._master = -1
+        self._name = ""  # of this process before it became a fork server
         self._adopts = hasattr(os, "pidfd_open") and _adopt_orphans()
         self.attend()
 
@@ -51,10 +55,27 @@ class Reaper:
                 self._master = os.pidfd_open(pid)
                 self._poll.register(self._master, select.POLLIN)
 
+    @contextmanager
+    def leading(self) -> Iterator[None]:
+        """In this block, this process is a fork server: it has a session of its own and forks executor processes, which
+        become process groups. It does not end with its parent's, and if it is killed, its parent lets them go on.
+        """
+        if os.getsid(0) != os.getpid():
+            os.setsid()
+        self._name = name_of(os.getpid())
+        _rename(_FORK_SERVER)
+        try:
+            yield
+        finally:
+            _rename(self._name)
+            self._name = ""
+
     def fork(self) -> int:
         """As os.fork."""
         pid = os.fork()
         if pid:
+            if not self._adopts:
+                self._forked = {one for one in self._forked if not self._has_ended(one)}
             self._forked.add(pid)
             self._watch(pid)
         else:
@@ -67,6 +88,8 @@ class Reaper:
                 os.close(handle)
         self._forked, self._ended, self._handles, self._master = set(), {}, {}, -1
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if self._name:
+            _rename(self._name)
         if self._adopts:
             _adopt_orphans()
 
@@ -93,62 +116,73 @@ class Reaper:
         return [(file, event) for file, event in ready if file not in own]
 
     def await_all(self, within_s: float | None = None) -> bool:
-        """Waits for the end of the processes in this one's session and of all that they leave behind. Returns False if
-        it takes longer.
+        """Waits for the end of all processes but fork servers, and of all that they leave behind. Returns False if it
+        takes longer.
         """
-        if not self._adopts:
-            with suppress(ChildProcessError):
-                os.wait()  # for all of them, as SIGCHLD is ignored
-            return True
         deadline = None if within_s is None else time.monotonic() + within_s
-        while self._in_session() or self._look():  # in this order: the last one may end meanwhile
+        while self._running() or (self._adopts and self._look()):  # in this order: the last one may end meanwhile
             left = None if deadline is None else 1000 * (deadline - time.monotonic())
             if left is not None and left <= 0:
                 return False
-            self.poll(left)
+            if self._adopts:
+                self.poll(left)
+            else:
+                time.sleep(_STEP_S)
         return True
 
     def kill(self) -> None:
-        """Kills the processes in this one's session."""
-        for pid in self._in_session():
-            os.kill(pid, signal.SIGKILL)
+        """Kills all processes but fork servers."""
+        for pid in self._running():
+            with suppress(PermissionError, ProcessLookupError):  # another user's; or the system has waited for it
+                os.kill(pid, signal.SIGKILL)
 
-    def _in_session(self) -> list[int]:
-        return [pid for pid in self._forked if not _has_ended(pid) and os.getsid(pid) == os.getsid(0)]
+    def _running(self) -> list[int]:
+        return [pid for pid in self._forked if not self._has_ended(pid) and name_of(pid) != _FORK_SERVER]
+
+    def _has_ended(self, pid: int) -> bool:
+        try:
+            if not self._adopts:  # it need not be kept for anybody; and not every system has waitid
+                return os.waitpid(pid, os.WNOHANG)[0] == pid
+            return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
 
     def _look(self) -> bool:
         """Kills what processes have left behind. Returns whether some of that has not ended yet."""
         now, found = time.monotonic(), tuple(children(os.getpid()))  # before the others: those may end meanwhile
-        for pid in [pid for pid in self._forked if _has_ended(pid)]:
+        for pid in [pid for pid in self._forked if self._has_ended(pid)]:
             self._forked.discard(pid)
             self._ended[pid] = now
             self._forget(pid)
-            if group_and_session(pid)[1] == pid:
-                self._servers.add(pid)
+            if name_of(pid) == _FORK_SERVER:
+                self._succeed(pid)
         for pid in [pid for pid, at in self._ended.items() if now - at > KEPT_S]:
             _reap(pid)
             del self._ended[pid]
         orphans = [pid for pid in found if pid not in self._forked | self._ended.keys()]
         return any([self._goes_on(pid) for pid in orphans])  # noqa: C419 - for each of them
 
-    def _goes_on(self, pid: int) -> bool:
-        """Kills a process that was not forked here, unless a fork server has left it: that is an executor process.
-        Returns whether it was killed and has not ended yet.
+    def _succeed(self, server: int) -> None:
+        """Takes over the executor processes of a fork server that has ended: all of them have arrived here with its
+        end. What arrives later is what they leave behind.
         """
-        if _has_ended(pid):
+        for pid in children(os.getpid()):
+            if pid != server and group_and_session(pid) == (pid, server):
+                self._forked.add(pid)
+                self._watch(pid)
+
+    def _goes_on(self, pid: int) -> bool:
+        """Kills a process that was not forked here. Returns whether it has not ended yet."""
+        if self._has_ended(pid):
             self._forget(pid)
             _reap(pid)
             return False
-        group, session = group_and_session(pid)
-        if session in self._servers and group == pid:
-            self._forked.add(pid)
-        else:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except PermissionError:  # it has become another user's
-                return False
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except PermissionError:  # it has become another user's
+            return False
         self._watch(pid)
-        return pid not in self._forked
+        return True
 
     def _watch(self, pid: int) -> None:
         """Has `poll` return when the process ends."""
@@ -169,11 +203,9 @@ def _adopt_orphans() -> bool:
     return _prctl is not None and _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
-def _has_ended(pid: int) -> bool:
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True
+def _rename(name: str) -> None:
+    if _prctl is not None:
+        _prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def _reap(pid: int) -> None:

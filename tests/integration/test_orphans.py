@@ -28,25 +28,51 @@ SETTINGS = ExecutorSettings(max_processes=4, running=4, spark_delay_s=600.0)
 
 # A worker, as far as its executor processes notice: splits run in them, and hang.
 WORKER = """
-import os, sys, time
+import itertools, os, sys, time
 from pathlib import Path
+import psutil
 from spark_tasks.spark.environment import keep_environment
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.local import fork_parent, serve
 from spark_tasks.spark.residents.settings import ExecutorSettings
-from tests.rigs.splits import LeaveProcesses
+from tests.rigs.splits import Describe, LeaveProcesses
 from tests.rigs.support import wait_until
+
+def hang(name, file):
+    engine.submit(f"{name}-0", [LeaveProcesses(str(file), "hang")])
+    wait_until(lambda: file.exists() and file.read_text().endswith("\\n"), 120)
+    return int(file.read_text().split()[0])
+
+def hang_in_a_process_of_the_fork_server(file):
+    wait_until(on_spark, 120)
+    daemon = psutil.Process(parent())
+    wait_until(lambda: [one for one in daemon.children() if os.getsid(one.pid) == one.pid], 60, "a fork server")
+    daemon.suspend()
+    others = (file.with_name(f"hangs-{n}") for n in itertools.count())
+    found = next(other for other in others if psutil.Process(hang(other.name, other)).ppid() != daemon.pid)
+    daemon.resume()
+    found.rename(file)
+
+def on_spark():
+    return "spark_tasks.spark.daemon" in psutil.Process(parent()).cmdline()
+
+def parent():
+    (found,) = engine.submit("a-0", [Describe()]).result(60)
+    return found["parent"]
 
 keep_environment()
 if "forked" in sys.argv and fork_parent():
     serve()
-delay = 0.0 if "spark" in sys.argv else 600.0
+spark = {"spark", "fork server"} & {*sys.argv}
+delay = 0.0 if spark else 600.0
 engine = ResidentEngine({}, ExecutorSettings(max_processes=4, running=4, spark_delay_s=delay))
 engine.start()
-if "spark" in sys.argv:
+if spark:
     engine.await_spark()
-engine.submit("a-0", [LeaveProcesses(sys.argv[1], "hang")])
-wait_until(Path(sys.argv[1]).exists, 120)
+if "fork server" in sys.argv:
+    hang_in_a_process_of_the_fork_server(Path(sys.argv[1]))
+else:
+    hang("a", Path(sys.argv[1]))
 if not (forked := os.fork()):  # a plugin does this in the worker
     time.sleep(600)
 Path(sys.argv[3]).write_text(f"{forked}\\n")
@@ -86,7 +112,7 @@ def test_they_end_with_their_executor_process(
         engine.close()
 
 
-@pytest.mark.parametrize("parent", ["program", "forked", "spark"])
+@pytest.mark.parametrize("parent", ["program", "forked", "spark", "fork server"])
 def test_they_end_with_the_worker_however_that_ends(
     tmp_path: Path, started: Callable[[], list[psutil.Process]], parent: str
 ) -> None:

@@ -24,7 +24,7 @@ from spark_tasks.process.reaper import Reaper
 from spark_tasks.spark.daemon import import_all, refuse_threads
 from spark_tasks.spark.environment import needed
 from spark_tasks.spark.residents.background_call import BackgroundCall
-from spark_tasks.spark.residents.link import ExecutorJob, joined, serve
+from spark_tasks.spark.residents.link import ExecutorJob, joined, serve, worker_at
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.process import Expects, Launcher
 from spark_tasks.spark.residents.wire import HEAD, Ticket
@@ -98,11 +98,12 @@ class ForkServerJob(ExecutorJob):
     def run(self, ticket: Ticket) -> None:
         """Joins the worker, and forks processes. Raises OSError."""
         refuse_threads()
-        os.setsid()  # a daemon that ends sends SIGHUP to its process group
         reaper = Reaper()
-        with joined(ticket) as work, work.makefile("rb") as tickets:
-            fork_for_each(tickets, reaper)
-        reaper.await_all()  # Spark may use this process again
+        with reaper.leading():  # a daemon that ends sends SIGHUP to its process group
+            with joined(ticket) as work, work.makefile("rb") as tickets:
+                reaper.end_with(worker_at(work))
+                fork_for_each(tickets, reaper)
+            reaper.await_all()  # they may have a split to end; and Spark may use this process again
 
 
 class ForkServer(Launcher):

@@ -108,7 +108,7 @@ def joined(ticket: Ticket) -> Iterator[socket.socket]:
         _open.update((leash, work))
         try:
             _tie(leash)
-            _workers.update(_worker_at(leash))
+            _workers.update(_worker_and_start(leash))
             yield work
             _workers.clear()
             _untie(leash)
@@ -116,12 +116,18 @@ def joined(ticket: Ticket) -> Iterator[socket.socket]:
             _open.difference_update((leash, work))
 
 
-def _worker_at(leash: socket.socket) -> Iterator[tuple[int, str]]:
-    if sys.platform == "linux" and leash.family == socket.AF_UNIX:
-        pid, _, _ = _PEER.unpack(leash.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-        with suppress(OSError):  # too many open files
-            if (start := start_of(pid)) is not None:
-                yield pid, start
+def worker_at(connection: socket.socket) -> int:
+    """The worker's process id. 0 if it is on another machine, and on other systems than Linux."""
+    if sys.platform != "linux" or connection.family != socket.AF_UNIX:
+        return 0
+    pid, _, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return int(pid)
+
+
+def _worker_and_start(leash: socket.socket) -> Iterator[tuple[int, str]]:
+    with suppress(OSError):  # too many open files
+        if (pid := worker_at(leash)) and (start := start_of(pid)) is not None:
+            yield pid, start
 
 
 class _stacks:  # noqa: N801 - a context manager

@@ -28,9 +28,8 @@ from typing import Any, Final, NoReturn, TextIO
 
 from typing_extensions import override
 
-from spark_tasks.process.descendants import children
+from spark_tasks.process.descendants import has_children
 from spark_tasks.process.pandas_import import defer_pandas
-from spark_tasks.process.process_state import start_of
 from spark_tasks.process.reaper import Reaper
 from spark_tasks.process.unforked import keep_from_children
 from spark_tasks.spark.daemon import import_all, preload, refuse_threads
@@ -156,7 +155,7 @@ def _reap(parent: Parent) -> None:
     """Waits for its end, and kills it if it takes long though it has no processes: it may hang in an import."""
     deadline = time.monotonic() + JOIN_S
     while parent.poll() is None:
-        if time.monotonic() > deadline and not any(start_of(pid) for pid in children(parent.pid)):
+        if time.monotonic() > deadline and not has_children(parent.pid):
             parent.kill()
         time.sleep(_REAP_S)
     _ENDING.remove(parent)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from spark_tasks.process.descendants import kill_descendants
+from spark_tasks.process.descendants import has_children, kill_descendants
 from spark_tasks.process.process_state import start_of
+from tests.rigs.open_files import without_files
 from tests.rigs.support import wait_until
 
 # A thread starts a process, which starts another one; their ids are written to a file.
@@ -37,3 +39,15 @@ def test_children_of_children_are_killed_and_nothing_else(tmp_path: Path) -> Non
         finally:
             plugin.kill()
             other.kill()
+
+
+def test_a_process_may_have_children_while_no_files_can_be_opened() -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            assert has_children(os.getpid())
+            assert not has_children(process.pid)
+            with without_files():
+                assert has_children(process.pid)
+        finally:
+            process.kill()
+    assert not has_children(process.pid), "it has ended"

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,6 +20,7 @@ from spark_tasks.process.process_state import (
     start_of,
     why_silent,
 )
+from tests.rigs.open_files import without_files
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say")
@@ -103,22 +101,6 @@ def test_it_is_told_why_a_process_does_not_react_to_a_signal(prepare: str, why: 
         finally:
             process.kill()
     assert why_silent(process.pid, signal.SIGUSR2) == "it has ended"
-
-
-@contextmanager
-def without_files() -> Iterator[None]:
-    """In this block, this process can open no file."""
-    before, opened = resource.getrlimit(resource.RLIMIT_NOFILE), []
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
-    try:
-        with suppress(OSError):
-            while True:
-                opened.append(os.open(os.devnull, os.O_RDONLY))
-        yield
-    finally:
-        for one in opened:
-            os.close(one)
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_no_process_has_ended_because_this_one_can_open_no_files() -> None:

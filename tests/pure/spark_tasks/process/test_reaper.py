@@ -16,21 +16,26 @@ import pytest
 from tests.rigs.support import wait_until
 from tests.rigs.workers import wait_gone
 
-# Forks a process that starts others: a child, one in a session of its own, one that is a daemon at once, and one that
-# was forked. It ends itself when it is told to. The parent ends with the end of its input, and waits for what is left.
+# Forks a process that starts others. An executor: a child, one in a session of its own, one that is a daemon at once,
+# and one that was forked. It ends itself when it is told to. A fork server: an executor process, which has a child. The
+# parent ends with the end of its input, and waits for what is left.
 PARENT = """
 import os, select, signal, subprocess, sys, time
 from pathlib import Path
 from spark_tasks.process.reaper import Reaper
 
 def fork_server():
-    os.setsid()
     reaper = Reaper()
-    one = reaper.fork()
-    if not one:
-        os.setpgid(0, 0)
+    with reaper.leading():
+        if not reaper.fork():
+            os.setpgid(0, 0)
+            tell(os.getppid(), os.getpid(), subprocess.Popen(["sleep", "600"], process_group=0).pid)
+            time.sleep(600)
         time.sleep(600)
-    tell(one)
+
+def leader():
+    os.setsid()
+    tell(os.getpid(), subprocess.Popen(["sleep", "600"], process_group=0).pid)
     time.sleep(600)
 
 def executor():
@@ -38,13 +43,13 @@ def executor():
     forked = os.fork()
     if not forked:
         time.sleep(600)
-    tell(subprocess.Popen(["sleep", "600"]).pid, subprocess.Popen(["sleep", "600"], start_new_session=True).pid,
-         daemon, forked)
+    tell(os.getpid(), subprocess.Popen(["sleep", "600"]).pid,
+         subprocess.Popen(["sleep", "600"], start_new_session=True).pid, daemon, forked)
     signal.sigwait({signal.SIGUSR1})
     os._exit(3)
 
 def tell(*pids):
-    Path(sys.argv[2]).write_text(" ".join(map(str, [os.getpid(), *map(int, pids)])) + "\\n")
+    Path(sys.argv[2]).write_text(" ".join(map(str, map(int, pids))) + "\\n")
 
 reaper = Reaper()
 reaper.end_with(int(sys.argv[3]))
@@ -62,17 +67,17 @@ os._exit(not reaper.await_all(20))
 @contextmanager
 def started(
     what: str, folder: Path, master: int | None = None
-) -> Iterator[tuple[psutil.Process, list[psutil.Process]]]:
+) -> Iterator[tuple[psutil.Popen, list[psutil.Process]]]:
     """The parent, and the process that it has forked with those below it."""
     told = folder / "told"
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, what, str(told), str(master or os.getpid())],
-                              stdin=subprocess.PIPE)
+    parent = psutil.Popen([sys.executable, "-c", PARENT, what, str(told), str(master or os.getpid())],
+                          stdin=subprocess.PIPE)
     found: list[psutil.Process] = []
     with parent:
         try:
             pids = wait_until(lambda: told.exists() and told.read_text().endswith("\n") and told.read_text().split())
             found = [psutil.Process(int(pid)) for pid in pids]
-            yield psutil.Process(parent.pid), found
+            yield parent, found
             assert parent.stdin is not None
             parent.stdin.close()
             assert parent.wait(30) == 0
@@ -95,20 +100,73 @@ def test_processes_end_with_the_one_that_has_started_them(tmp_path: Path, how: s
         assert alive(parent)
 
 
-def test_all_end_when_the_master_does(tmp_path: Path) -> None:
-    with subprocess.Popen(["sleep", "600"]) as master, started("executor", tmp_path, master.pid) as (_, processes):
+def test_leftovers_of_a_process_with_a_session_of_its_own_are_no_executor_processes(tmp_path: Path) -> None:
+    with started("leader", tmp_path) as (parent, (executor, child)):
+        executor.kill()
+        wait_gone([child])
+        assert alive(parent)
+
+
+@pytest.mark.parametrize("what", ["executor", "leader"])
+def test_all_end_when_the_master_does(tmp_path: Path, what: str) -> None:
+    with subprocess.Popen(["sleep", "600"]) as master, started(what, tmp_path, master.pid) as (_, processes):
         master.kill()
         wait_gone(processes)
 
 
 def test_executor_processes_of_a_fork_server_outlive_it(tmp_path: Path) -> None:
-    with started("fork_server", tmp_path) as (parent, (server, executor)):
+    with started("fork_server", tmp_path) as (parent, (server, executor, child)):
         server.kill()
         wait_until(lambda: executor.parent() == parent)
         wait_until(lambda: not server.is_running(), what="the parent has looked at what is left")
         assert alive(executor)
+        assert alive(child)
         executor.kill()
-        wait_gone([executor])
+        wait_gone([executor, child])
+
+
+def test_executor_processes_of_a_fork_server_that_has_ended_end_with_the_others(tmp_path: Path) -> None:
+    with (subprocess.Popen(["sleep", "600"]) as master,
+          started("fork_server", tmp_path, master.pid) as (parent, (server, *processes))):
+        server.kill()
+        wait_until(lambda: processes[0].parent() == parent)
+        master.kill()
+        wait_gone(processes)
+
+
+def test_a_fork_server_is_its_own_masters(tmp_path: Path) -> None:
+    with (subprocess.Popen(["sleep", "600"]) as master,
+          started("fork_server", tmp_path, master.pid) as (parent, (server, executor, _))):
+        master.kill()
+        assert parent.stdin is not None
+        parent.stdin.close()
+        assert parent.wait(30) == 0
+        assert alive(server)
+        assert alive(executor)
+
+
+# A system that does not tell when a process ends. Its first process ends, and one that is forked later does not.
+ELSEWHERE = """
+import os, signal, time
+del os.pidfd_open
+from spark_tasks.process.reaper import Reaper
+
+reaper = Reaper()
+if not reaper.fork():
+    os._exit(0)
+assert reaper.await_all(30)
+if not reaper.fork():
+    time.sleep(600)
+    os._exit(0)
+assert not reaper.await_all(0.1)
+reaper.kill()
+assert reaper.await_all(30)
+"""
+
+
+def test_waiting_has_a_limit_where_nothing_is_adopted() -> None:
+    done = subprocess.run([sys.executable, "-c", ELSEWHERE], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_process_that_has_ended_can_be_read_for_a_while(tmp_path: Path) -> None:
