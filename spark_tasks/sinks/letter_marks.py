@@ -7,8 +7,8 @@ has: refused records after that are read again when the task is restarted or a b
 committed as the metadata of the group's offset, so that another task finds it.
 
 A partition without a mark gets one, committed at its position, before its first batch. So does one whose position was
-set back behind where the sink resumes, by a reset of its offsets or because its topic was created again: then all
-letters are written, whatever earlier ones the queue has.
+set back, by a reset of its offsets or because its log was truncated or its topic created again: then all letters are
+written, whatever earlier ones the queue has.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class LetterMarks(Marks):
         self._group = group
         self._marks: dict[TopicPartition, _Mark] = {}  # of the next batches
         self._resume: dict[TopicPartition, _Mark] = {}  # of where the sink resumes
+        self._repeats = False  # a batch, so that the sink may resume before the next batch
 
     @property
     @override
@@ -60,7 +61,7 @@ class LetterMarks(Marks):
 
     @override
     def failed(self) -> None:
-        """What is known was committed before the batch."""
+        self._repeats = True  # and what is known was committed before the batch
 
     @override
     def complete(
@@ -77,6 +78,7 @@ class LetterMarks(Marks):
                 self._begin(partition, _Mark(current[partition], ends))
         for partition, position in current.items():
             known = [marks[partition] for marks in (self._marks, self._resume) if partition in marks]
+            known = known if self._repeats else known[:1]  # otherwise a position that is before it was set back
             mark = next((mark for mark in known if mark.position <= position), None)
             if mark is None:
                 new[partition] = position
@@ -88,6 +90,7 @@ class LetterMarks(Marks):
             consumer.commit(new, timeout_ms, metadata(ends))
             for partition, position in new.items():
                 self._begin(partition, _Mark(position, ends))
+        self._repeats = False
 
     def _begin(self, partition: TopicPartition, mark: _Mark) -> None:
         self._marks[partition] = self._resume[partition] = mark

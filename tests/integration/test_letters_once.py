@@ -34,6 +34,7 @@ from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.kafka.transactional_offsets import GroupGeneration, NotAMemberError, TransactionalOffset
 from spark_tasks.pipeline.errors.failures import FailedStage, Failure
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig
 from tests.rigs.tasks import Loop
@@ -41,6 +42,12 @@ from tests.rigs.topic_reader import read_topic
 from tests.rigs.workers import Kafka
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(autouse=True)
+def every_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the sixth one in a minute."""
+    monkeypatch.setattr(RateLimitedLog, "suppressed", lambda _log, _kind: 0)
 
 
 def wait_committed(sink: SinkRig) -> None:

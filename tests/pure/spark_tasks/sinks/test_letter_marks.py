@@ -114,9 +114,25 @@ def test_a_sink_resumes_before_the_last_refused_records(
         rig.group.commit({A: 100}, 1, rig.marks.metadata([A])[A])
         if forget:
             rig.marks.forget()
+        else:
+            rig.marks.failed()
         rig.complete({A: written_to or 50})
         assert rig.since(A) == since
         assert rig.flushed == 0, "there is no new mark"
+
+
+@pytest.mark.usefixtures("ends")
+def test_a_position_that_went_back_in_the_log_gets_a_new_mark() -> None:
+    """The log has lost records, of which some had letters; others will have their offsets."""
+    rig = Rig()
+    rig.group.committed[A] = (0, "heeler-letters:2")
+    rig.complete({A: 0})
+    rig.marks.failed()
+    rig.complete({A: 0})
+    rig.marks.advance(A, 20, 10, Search((3,), 18))
+    rig.complete({A: 15})
+    assert rig.group.committed[A] == (15, "heeler-letters:4,0")
+    assert rig.since(A) == (4, 0)
 
 
 @pytest.mark.usefixtures("ends")
