@@ -41,6 +41,7 @@ class Reaper:
         self._handles: dict[int, int] = {}  # pidfds, by process
         self._master = -1
         self._name = ""  # of this process before it became a fork server
+        self._killing = False
         self._adopts = hasattr(os, "pidfd_open") and _adopt_orphans()
         self.attend()
 
@@ -86,7 +87,7 @@ class Reaper:
         for handle in (*self._handles.values(), self._master):
             with suppress(OSError):
                 os.close(handle)
-        self._forked, self._ended, self._handles, self._master = set(), {}, {}, -1
+        self._forked, self._ended, self._handles, self._master, self._killing = set(), {}, {}, -1, False
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if self._name:
             _rename(self._name)
@@ -131,7 +132,8 @@ class Reaper:
         return True
 
     def kill(self) -> None:
-        """Kills all processes but fork servers."""
+        """Kills all processes but fork servers, and from now on also those of a fork server that has ended."""
+        self._killing = True
         for pid in self._running():
             with suppress(PermissionError, ProcessLookupError):  # another user's; or the system has waited for it
                 os.kill(pid, signal.SIGKILL)
@@ -154,7 +156,7 @@ class Reaper:
             self._forked.discard(pid)
             self._ended[pid] = now
             self._forget(pid)
-            if name_of(pid) == _FORK_SERVER:
+            if name_of(pid) == _FORK_SERVER and not self._killing:
                 self._succeed(pid)
         for pid in [pid for pid, at in self._ended.items() if now - at > KEPT_S]:
             _reap(pid)

@@ -125,12 +125,17 @@ def test_executor_processes_of_a_fork_server_outlive_it(tmp_path: Path) -> None:
         wait_gone([executor, child])
 
 
-def test_executor_processes_of_a_fork_server_that_has_ended_end_with_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_executor_processes_of_a_fork_server_that_has_ended_end_with_the_others(tmp_path: Path, at_once: bool) -> None:
+    """Also if the parent sees both ends at the same time."""
     with (subprocess.Popen(["sleep", "600"]) as master,
           started("fork_server", tmp_path, master.pid) as (parent, (server, *processes))):
+        if at_once:
+            parent.suspend()
         server.kill()
         wait_until(lambda: processes[0].parent() == parent)
         master.kill()
+        parent.resume()
         wait_gone(processes)
 
 
