@@ -107,15 +107,16 @@ def on_spark(engine: AnyEngine) -> None:
 
 
 def hold_on_spark(engine: AnyEngine, name: str, folder: Path) -> tuple[psutil.Process, Future[list[Any]]]:
-    """What holds the interpreter of one of Spark's processes. One from before Spark, with another parent, may still be
-    idle.
+    """What holds the interpreter of one that Spark's daemon has forked. Others, from before Spark or of the fork server,
+    may be idle.
     """
     for attempt in itertools.count():
         file = folder / f"{name}-{attempt}"
         batch = engine.submit(f"{name}-0", [HoldInterpreter(str(file))])
         process = psutil.Process(int(wait_until(lambda: file.exists() and file.read_text())))  # noqa: B023 - at once
         parent = process.parent()
-        if parent is not None and "spark_tasks.spark.daemon" in parent.cmdline():
+        forked_by = "" if parent is None or parent.name() == "heeler-forks" else " ".join(parent.cmdline())
+        if "spark_tasks.spark.daemon" in forked_by:
             return process, batch
         engine.cancel(batch)
     raise AssertionError
