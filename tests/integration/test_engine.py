@@ -107,8 +107,8 @@ def on_spark(engine: AnyEngine) -> None:
 
 
 def hold_on_spark(engine: AnyEngine, name: str, folder: Path) -> tuple[psutil.Process, Future[list[Any]]]:
-    """What holds the interpreter of one that Spark's daemon has forked. Others, from before Spark or of the fork server,
-    may be idle.
+    """What holds the interpreter of a process that Spark's daemon has forked. Others, from before Spark or of the fork
+    server, may be idle.
     """
     for attempt in itertools.count():
         file = folder / f"{name}-{attempt}"
