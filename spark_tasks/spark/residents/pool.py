@@ -89,7 +89,7 @@ class Pool:
         return batch is not None and batch.begun
 
     def ready_s(self, future: Future[list[Any]]) -> float:
-        """See Engine.ready_s."""
+        """How many seconds the main threads of the batch's processes have been ready to run without a CPU."""
         with self._lock:
             lines = [r.line for r in self.processes.residents.values()
                      if r.item is not None and r.item.batch.future is future]
