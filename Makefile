@@ -105,11 +105,11 @@ test-parts: $(INSTALLED)
 	@$(MAKE) --no-print-directory --output-sync=target ruff $(PURE_PARTS)
 	@$(MAKE) --no-print-directory types test-others
 
-# Three processes for two cores: each of them waits for a good part of its time. With the dozen processes that they start, a
+# Four processes for two cores: each of them waits for most of its time. With the dozen processes that they start, a
 # test may exceed its timeouts. It is reported and gets a second try without others; if it fails twice, that is a defect.
 test-others: $(READY)
 	@echo "== All other tests: real Kafka, real Spark, Java Connect"
-	@$(OTHERS) -n 3 --dist loadfile || { test $$? -eq 1 && echo "== Repeating failed tests without others" && \
+	@$(OTHERS) -n 4 --dist loadfile || { test $$? -eq 1 && echo "== Repeating failed tests without others" && \
 		$(OTHERS) --last-failed --last-failed-no-failures none; }
 
 herder-doc: $(READY)

@@ -1,4 +1,4 @@
-"""Which test files run together, and which run first, if `make test` uses three processes.
+"""Which test files run together, and which run first, if `make test` uses four processes.
 
 A process is given its next unit shortly before it is done with the last one. So those that take long come first, and
 the units at the end are short. Files that share a worker for the whole session are one unit, so that the worker is
@@ -28,6 +28,8 @@ UNITS: Final[tuple[tuple[str, ...], ...]] = (
     ("integration/test_exactly_once_rolling.py",),
     ("integration/test_java_faults.py",),
     ("integration/test_engine.py",),
+    ("integration/test_letters_once.py",),
+    ("integration/test_dead_letters.py",),
     ("integration/test_spark_cluster.py",),
     ("integration/test_worker_crash.py",),
     ("integration/test_letters_crash.py",),
@@ -42,6 +44,8 @@ UNITS: Final[tuple[tuple[str, ...], ...]] = (
     ("integration/test_sink_task.py",),
     ("integration/test_java_hosts.py",),
     ("integration/test_orphans.py",),
+    ("integration/test_source_replays.py",),
+    ("integration/test_kafka_data_plane.py",),
     ("integration/test_source_task.py",),
     ("integration/test_cluster_sleep.py",),
     ("integration/test_group_member.py",),
