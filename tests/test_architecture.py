@@ -216,10 +216,6 @@ IMPURE = {
 MAX_LINES = 400
 FORBIDDEN = ("open", "input", "print", "exec", "eval")
 
-LONG_FILES: dict[str, str] = {
-    "spark_tasks/sinks/task.py": "one task: its plans, its own batches and shared ones use the same state",
-}
-
 
 @cache
 def imports(file: Path) -> frozenset[str]:
@@ -422,8 +418,7 @@ def test_actors_do_not_wait_for_each_other():
 
 def test_files_are_small():
     lines = {str(f): len((ROOT / f).read_text().splitlines()) for f in FILES}
-    assert {f: n for f, n in lines.items() if n > MAX_LINES and f not in LONG_FILES} == {}
-    assert [f for f in LONG_FILES if lines.get(f, 0) <= MAX_LINES] == [], "no longer an exception"
+    assert {f: n for f, n in lines.items() if n > MAX_LINES} == {}
 
 
 SAME_NAMES = {

@@ -39,7 +39,7 @@ class Rig:
         self.group: Any = Group()
         self.flushed = 0
         self.marks = LetterMarks(ErrorHandling(), "g")
-        self.marks.active = True
+        self.marks.activate("c-0")
 
     def complete(self, positions: Mapping[TopicPartition, int]) -> None:
         self.marks.complete(lambda: positions, self.group, self._flush, 1)
@@ -165,7 +165,7 @@ def test_a_mark_advances_with_letters_and_is_committed_with_offsets() -> None:
 
 def test_without_a_queue_or_offsets_of_the_sink_there_are_no_marks() -> None:
     rig = Rig()
-    rig.marks.active = False
+    rig.marks = LetterMarks(ErrorHandling(), "g")
     rig.complete({A: 0})
     assert (rig.marks.of(A), rig.marks.metadata([A]), rig.group.committed) == (None, {}, {})
 

@@ -45,8 +45,8 @@ class Rig:
     def __init__(self) -> None:
         self.group: Any = Group()
         self.flushed = 0
-        self.kept = LettersKept("g")
-        self.kept.active = True
+        self.kept = LettersKept("g", can_commit=True)
+        self.kept.activate("c-0")
 
     def complete(self, positions: Mapping[TopicPartition, int]) -> None:
         self.kept.complete(lambda: positions, self.group, self._flush, 1)
@@ -171,8 +171,15 @@ def test_no_batch_begins_during_a_rebalance() -> None:
 
 def test_without_a_queue_or_offsets_of_the_sink_nothing_is_kept() -> None:
     rig = Rig()
-    rig.kept.active = False
+    rig.kept = LettersKept("g", can_commit=True)
     rig.complete({A: 0})
     rig.kept.advance(A, 5, 5, None)
     assert (rig.kept.of(A), rig.kept.metadata([A]), rig.group.committed, rig.flushed) == (None, {}, {}, 0)
     assert rig.kept.knows(A)
+
+
+def test_nothing_is_kept_if_the_group_is_in_another_cluster(caplog: pytest.LogCaptureFixture) -> None:
+    kept = LettersKept("g", can_commit=False)
+    kept.activate("c-0")
+    assert (kept.active, kept.knows(A), kept.of(A)) == (False, True, None)
+    assert "has other bootstrap.servers than the consumer of c-0" in caplog.text
