@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from spark_tasks.spark.residents.binding import KEEP_LONGER_S, KEEP_S, Choice, best_for, to_retire
-from spark_tasks.spark.residents.fairness import Demand, FairQueue
+from spark_tasks.spark.residents.fairness import Demand, FairQueue, Limits
 
 NOW = 1000.0
 OLD, YOUNG = NOW - KEEP_LONGER_S, NOW - KEEP_S / 2
@@ -60,7 +60,7 @@ def test_processes_are_looked_at_once_and_not_for_each_connector_that_waits() ->
             return super().__getattribute__(name)
 
     idle: list[Process] = [Watched(f"bound-{n}", OLD) for n in range(10)]
-    queue: FairQueue[int] = FairQueue(1, 1)
+    queue: FairQueue[int] = FairQueue(Limits(1, 1))
     for n in range(100):
         queue.put(f"waits-{n}-0", n)
     looks.clear()
