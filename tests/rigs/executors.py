@@ -228,3 +228,10 @@ class Rig:
 
     def idle(self, count: int) -> None:
         wait_until(lambda: len(self.processes.idle) >= count, what=f"{count} idle ones")
+
+    def keep_only(self, connector: str) -> None:
+        """Ends the idle processes of other connectors."""
+        wait_until(lambda: any(one.connector == connector for one in self.processes.idle))
+        with self.lock:
+            for resident in [one for one in self.processes.idle if one.connector != connector]:
+                self.processes.end_idle(resident)

@@ -28,6 +28,7 @@ UNITS: Final[tuple[tuple[str, ...], ...]] = (
     ("integration/test_exactly_once_rolling.py",),
     ("integration/test_java_faults.py",),
     ("integration/test_engine.py",),
+    ("integration/test_engine_start.py",),
     ("integration/test_spark_cluster.py",),
     ("integration/test_worker_crash.py",),
     ("integration/test_letters_crash.py",),

@@ -54,15 +54,34 @@ def test_the_end_of_a_batch_wakes_the_task_once(rig: Rig) -> None:
     assert (rig.batch.take(), rig.batch.future) == ([1], None)
 
 
-def test_only_the_first_wait_for_a_batch_takes_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr(batch_in_flight, "ended", lambda _future, seconds: waits.append(seconds))
+def test_a_batch_that_ended_meanwhile_wakes_the_task_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_in_flight, "ended", lambda *_: False)
+    rig.batch.begin([]).set_exception(ValueError())
+    assert not rig.batch.wait()
+    assert rig.woken == 1
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the task has waited each time."""
+    seconds: list[float] = []
+    monkeypatch.setattr(batch_in_flight, "ended", lambda _future, wait_s: seconds.append(wait_s))
+    return seconds
+
+
+def test_only_the_first_wait_for_a_batch_takes_time(rig: Rig, waits: list[float]) -> None:
     rig.batch.begin([])
     for again in (False, False, True):
         rig.batch.wait(again=again)
-    rig.batch.begin([])  # the run_once that has taken the previous batch may submit the next one
-    rig.batch.wait()
-    assert waits == [0.01, 0.0, 0.01, 0.01]
+    assert waits == [0.01, 0.0, 0.01]
+
+
+def test_the_next_batch_has_the_full_maximum_wait(rig: Rig, waits: list[float]) -> None:
+    """Even if the run_once that took the previous batch has submitted it."""
+    for _ in range(2):
+        rig.batch.begin([])
+        rig.batch.wait()
+    assert waits == [0.01, 0.01]
 
 
 def test_the_error_of_a_batch_is_raised_once(rig: Rig) -> None:
