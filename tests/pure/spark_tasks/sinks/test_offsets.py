@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,53 +9,17 @@ import pytest
 
 from spark_tasks.dead_letters.written_letters import WrittenLetters
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.membership import CommitRefusedError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sinks.letters_kept import LettersKept
 from spark_tasks.sinks.offsets import SinkOffsets
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkResult
+from tests.rigs.sink_group import MemberInMemory
 from tests.rigs.tasks import context_with
 
 A, B = ("t", 0), ("t", 1)
 END = 100
-
-
-class Group:
-    """A member of a consumer group, whose commits are `refused` by the coordinator if so set."""
-
-    def __init__(self) -> None:
-        self.committed_offsets: dict[TopicPartition, int] = {A: 10}
-        self.texts: dict[TopicPartition, str] = {}
-        self.refused = False
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        return frozenset([A, B])
-
-    def generation(self) -> tuple[int, str]:
-        return 1, "m"
-
-    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: offset for tp, offset in self.committed_offsets.items() if tp in partitions}
-
-    def committed_metadata(self, _partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        return {}
-
-    def commit(self, offsets: Mapping[TopicPartition, int], _timeout_ms: int, _text: str) -> None:
-        self.committed_offsets |= offsets
-
-    def begin_commit(
-        self, offsets: Mapping[TopicPartition, int], _timeout_ms: int, texts: Mapping[TopicPartition, str]
-    ) -> Future[None]:
-        response: Future[None] = Future()
-        if self.refused:
-            response.set_exception(CommitRefusedError("another generation"))
-        else:
-            self.committed_offsets |= offsets
-            self.texts |= texts
-            response.set_result(None)
-        return response
 
 
 class Watcher:
@@ -76,7 +38,8 @@ class Rig:
     """`resumes`: the sink stores offsets itself, and has a dead letter queue without headers."""
 
     def __init__(self, *, resumes: bool = False) -> None:
-        self.group: Any = Group()
+        self.group: Any = MemberInMemory(A, B)
+        self.group.stored[A] = 10, ""
         self.metrics = TaskMetrics()
         watcher: Any = Watcher()
         marks = LettersKept("g", can_commit=True)
@@ -85,6 +48,9 @@ class Rig:
         positions = Positions(watcher, "read_uncommitted", "earliest", None)
         self.offsets = SinkOffsets(positions, marks, self.metrics, lambda: 0.0)
         self.offsets.assign(self.group)
+
+    def committed(self) -> dict[TopicPartition, int]:
+        return {tp: offset for tp, (offset, _) in self.group.stored.items()}
 
     def ranges(self) -> list[tuple[TopicPartition, int, int]]:
         return self.offsets.ranges(self.group, 50)
@@ -98,7 +64,7 @@ def test_a_batch_that_was_written_advances_positions_and_lags_and_its_offsets_ar
     rig.offsets.written([SinkResult("t", 0, 60, 50)])
     assert rig.metrics.lags == {A: 40, B: 100}
     rig.offsets.commit(rig.group)
-    assert rig.group.committed_offsets == {A: 60, B: 0}, "B begins where it began, whatever arrives before a restart"
+    assert rig.committed() == {A: 60, B: 0}, "B begins where it began, whatever arrives before a restart"
     assert not rig.offsets.pending
     assert rig.ranges() == [(A, 60, 100), (B, 0, 50)]
 
@@ -108,7 +74,7 @@ def test_a_range_that_is_not_in_the_log_any_more_is_read_from_its_start() -> Non
     rig.ranges()
     rig.offsets.written([SinkResult("t", 0, 10, out_of_range=(40, 100)), SinkResult("t", 1, 50, 50)])
     rig.offsets.commit(rig.group)
-    assert rig.group.committed_offsets == {A: 10, B: 50}
+    assert rig.committed() == {A: 10, B: 50}
     assert rig.ranges() == [(A, 40, 90), (B, 50, 100)]
 
 
@@ -116,12 +82,12 @@ def test_after_a_commit_that_the_group_refuses_everything_is_read_again() -> Non
     rig = Rig(resumes=True)
     rig.ranges()
     rig.offsets.written([SinkResult("t", 0, 60, 50, search=WrittenLetters().with_more([11]), written_to=12)])
-    rig.group.refused = True
+    rig.group.refuses = True
     rig.offsets.commit(rig.group)
     assert not rig.offsets.pending
     assert rig.offsets.positions.at() == {}
     assert not rig.offsets.begin([A]), "what was planned before must not be written"
-    rig.group.refused = False
+    rig.group.refuses = False
     assert rig.ranges() == [(A, 10, 60), (B, 0, 50)]
     assert rig.offsets.begin([A, B])
 
@@ -134,10 +100,10 @@ def test_offsets_that_a_batch_replaces_are_pending_again_if_it_is_withdrawn(resu
     rig.offsets.written([SinkResult("t", 0, 60, 50)])
     assert rig.offsets.begin([A])
     rig.offsets.commit(rig.group)
-    assert rig.group.committed_offsets[A] == (10 if resumes else 60)
+    assert rig.committed()[A] == (10 if resumes else 60)
     rig.offsets.withdraw()
     rig.offsets.commit(rig.group)
-    assert rig.group.committed_offsets[A] == 60
+    assert rig.committed()[A] == 60
 
 
 @pytest.mark.parametrize("resumes", [False, True])
