@@ -10,8 +10,8 @@ from spark_tasks.kafka.membership import CommitRefusedError
 
 
 class MemberInMemory:
-    """`stored`: the committed offsets with their metadata. `requests`: how often metadata were requested. `current`: the
-    generation. `refuses`: whether the coordinator refuses commits.
+    """`stored`: the committed offsets with their metadata. `requests`: how often metadata were requested.
+    `current`: the generation. `refuses`: whether the coordinator refuses commits.
     """
 
     def __init__(self, *assigned: TopicPartition) -> None:
