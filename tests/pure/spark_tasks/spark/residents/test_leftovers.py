@@ -12,7 +12,7 @@ import pytest
 
 from spark_tasks.process.process_state import start_of
 from spark_tasks.spark.residents.leftovers import MANY, Leftovers
-from tests.rigs.executors import Processes, Rig
+from tests.rigs.executors import Processes, Rig, await_threads
 from tests.rigs.splits import Answer, ForgetAlarm, ImportModule, ImportUsual, LeaveBehind
 from tests.rigs.support import wait_until
 
@@ -58,6 +58,7 @@ def wait_for(lock: _thread.LockType) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 def test_threads_of_c_code_count_too_and_those_of_kafka_clients_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_tasks.spark.residents.leftovers.MANY", 3)
+    await_threads()  # fewer of them later would make up for those of this test
     leftovers, stop = Leftovers(), threading.Event()
     kept = [threading.Thread(target=stop.wait, name=f"kafka-io-{n}") for n in range(5)]
     try:
