@@ -19,6 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from spark_tasks.config.connector_keys import tasks_max
 from spark_tasks.config.masking import hide_passwords, process_secrets
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, is_json, nulls_are_absent
 from spark_tasks.errors import ConfigError, ConnectError, DataError, PluginExitError, plugin_code
@@ -275,7 +276,7 @@ def streams_of(connector: type[SourceConnector], config: Mapping[str, str]) -> l
     instance = connector(config, _Context())
     instance.start()
     try:
-        tasks = list(instance.task_configs(max(1, int(config.get("tasks.max", "1")))))
+        tasks = list(instance.task_configs(tasks_max(config)))
     finally:
         instance.stop()
     return [StreamReader(data_source_of(connector, options)) for options in tasks]

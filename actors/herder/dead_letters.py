@@ -8,9 +8,8 @@ from actors.herder.effects import Delegate
 from actors.herder.turn import Turn
 from actors.messages.correlation_ids import RequestId
 from actors.messages.requests import ReplayDeadLetters
+from spark_tasks.config.connector_keys import QUEUE, queue_of
 from storage.ids import ConnectorTaskId, TargetState
-
-QUEUE = "errors.deadletterqueue.topic.name"
 
 
 def replay(turn: Turn, request_id: RequestId, request: ReplayDeadLetters) -> None:
@@ -29,7 +28,7 @@ def _refusal(turn: Turn, request: ReplayDeadLetters) -> Exception | None:
     name, config = request.connector, turn.state.config
     if not config.contains(name):
         return NotFoundError(f"Connector {name} not found")
-    if not (config.connector_configs[name].get(QUEUE) or "").strip():
+    if not queue_of(config.connector_configs[name]):
         return BadRequestError(f"{name} has no dead letter queue: {QUEUE} is not set")
     state = config.target_state(name)
     if state is not TargetState.STARTED:

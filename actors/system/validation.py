@@ -24,6 +24,7 @@ from spark_tasks.validation import (
     NoConfigDefError,
     NoConnectorClassError,
     Resolve,
+    ValidationSettings,
     plugin_config,
     validate_connector,
 )
@@ -43,7 +44,7 @@ class Validation:
     """Starts validations. All methods may be called on any thread and return at once."""
 
     def __init__(
-        self, plugins: Plugins, worker: Mapping[str, str], resolve: Resolve, alarms: Alarms, *,
+        self, plugins: Plugins, worker: ValidationSettings, resolve: Resolve, alarms: Alarms, *,
         deadline_ms: int = DEADLINE_MS,
     ) -> None:
         self._plugins = plugins

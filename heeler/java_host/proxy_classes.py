@@ -19,6 +19,7 @@ from heeler.java_host.offset_texts import as_texts
 from heeler.java_host.plugin_metrics import figures
 from heeler.java_host.provider import JavaConfigProvider
 from spark_tasks.backoff import doubled
+from spark_tasks.config.connector_keys import queue_of
 from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, ConfigValue, Importance, Type, Width
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.host_frames import HostGoneError
@@ -283,8 +284,8 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
     @override
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
         """Calls its `alterOffsets`, which does not see the progress of replays in the dead letter queue."""
-        places = [(topic, partition, offset) for (topic, partition), offset in offsets.items()
-                  if topic != config.get(_QUEUE)]
+        queue = queue_of(config)
+        places = [(topic, partition, offset) for (topic, partition), offset in offsets.items() if topic != queue]
         response = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), places=places)
         return bool(response["altered"])
 
@@ -298,7 +299,6 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
         return JavaSinkTask(context, settings, cls.host, cls.named(), watchers, io, cut)
 
 
-_QUEUE: Final = "errors.deadletterqueue.topic.name"
 _BASES: Final[Mapping[str, type[Any]]] = {
     "source": JavaSourceConnector, "sink": JavaSinkConnector, "configprovider": JavaConfigProvider,
 }

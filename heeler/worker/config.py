@@ -26,6 +26,7 @@ from storage.offsets.own_topic import OwnOffsets
 from storage.offsets.placement import own_offsets
 
 _logger = logging.getLogger(__name__)
+EXACTLY_ONCE = "exactly.once.source.support"
 _CLIENT_PREFIXES = ("security.", "ssl.", "sasl.")
 
 
@@ -96,7 +97,7 @@ class WorkerConfig:
     @property
     def exactly_once(self) -> bool:
         """Whether exactly.once.source.support is enabled (KIP-618)."""
-        return str(self.values["exactly.once.source.support"]).lower() == "enabled"
+        return exactly_once(self.values)
 
     @property
     def starts_executors(self) -> bool:
@@ -106,7 +107,7 @@ class WorkerConfig:
     @property
     def transactional_leader(self) -> bool:
         """Whether the leader writes the config topic in transactions (preparing or enabled, KIP-618)."""
-        return str(self.values["exactly.once.source.support"]).lower() != "disabled"
+        return str(self.values[EXACTLY_ONCE]).lower() != "disabled"
 
     @property
     def log_levels(self) -> dict[str, str]:
@@ -132,6 +133,11 @@ class WorkerConfig:
     def unknown_keys(self) -> list[str]:
         """Unknown settings, which are often misspelled."""
         return _unknown(self.originals)
+
+
+def exactly_once(values: Mapping[str, Any]) -> bool:
+    """Whether exactly.once.source.support is enabled (KIP-618), in the parsed settings of a worker."""
+    return str(values[EXACTLY_ONCE]).lower() == "enabled"
 
 
 def load_worker_config(

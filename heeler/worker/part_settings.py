@@ -12,19 +12,26 @@ from actors.assignment.protocol import Protocol
 from actors.group.coordinator import GroupSettings
 from actors.herder.state import HerderSettings
 from actors.messages.requests import SIGNATURE_DIGESTS
-from heeler.worker.config import WorkerConfig
+from heeler.worker.config import EXACTLY_ONCE, WorkerConfig, exactly_once
+from heeler.worker.keys.worker import WORKER_KEYS
 from spark_tasks.config import restart_policy
+from spark_tasks.config.definition import ConfigDef
+from spark_tasks.config.override_policy import policy_of
 from spark_tasks.config.record_limit import MAX_RECORD_KEY
 from spark_tasks.config.restart_policy import RestartPolicy
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_properties import of_worker
 from spark_tasks.spark.executor import result_limit
 from spark_tasks.spark.residents.settings import MODE, ExecutorSettings, default_running
+from spark_tasks.spark.security import is_local
 from spark_tasks.task import WorkerSettings
+from spark_tasks.validation import ValidationSettings
 from storage.config.state import SessionKey
 from storage.ids import Config, WorkerId
 
 _logger = logging.getLogger(__name__)
+_EXACTLY_ONCE = ConfigDef(WORKER_KEYS.keys[EXACTLY_ONCE])
+_TOPICS = tuple(f"{kind}.storage.topic" for kind in ("config", "offset", "status"))
 _CONVERTERS = ("key.converter", "value.converter", "header.converter", "plugin.path")
 _LONG_KEYS = ("HmacMD5", "HmacSHA1")  # 64 bytes, as in Java: a leader with another size would replace the key
 
@@ -88,13 +95,32 @@ def task_settings(config: WorkerConfig) -> WorkerSettings:
     return WorkerSettings(
         group_id=config.group_id,
         clients=of_worker(config.originals),
-        converters={k: v for k, v in config.originals.items() if k.startswith(_CONVERTERS)},
+        converters=_of_converters(config.originals),
         session_timeout_ms=config["session.timeout.ms"],
         offset_flush_interval_ms=config["offset.flush.interval.ms"],
         graceful_stop_ms=config["task.shutdown.graceful.timeout.ms"],
         max_record_bytes=config[MAX_RECORD_KEY],
         topic_creation=config["topic.creation.enable"],
     )
+
+
+def validation_settings(worker: Mapping[str, str]) -> ValidationSettings:
+    """The settings of the worker for the validation of connectors. `worker`: its properties; a trial's are incomplete.
+    Raises ConfigError.
+    """
+    return ValidationSettings(
+        group_id=worker.get("group.id"),
+        internal_topics=frozenset(topic.strip() for key in _TOPICS if (topic := worker.get(key))),
+        exactly_once=exactly_once(_EXACTLY_ONCE.parse(worker)),
+        on_cluster=not is_local(worker),
+        policy=policy_of(worker),
+        clients=of_worker(worker),
+        converters=_of_converters(worker),
+    )
+
+
+def _of_converters(worker: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in worker.items() if key.startswith(_CONVERTERS)}
 
 
 def executor_settings(config: WorkerConfig) -> ExecutorSettings:

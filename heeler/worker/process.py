@@ -19,8 +19,8 @@ import pykka
 
 from actors.group.member import GroupMemberActor
 from actors.herder.actor import HerderActor, Ports
-from actors.herder.effects import Delegate, MakeSessionKey, Validate
-from actors.herder.events import HaltRequested, Loaded, Validated
+from actors.herder.effects import MakeSessionKey
+from actors.herder.events import HaltRequested, Loaded
 from actors.herder.state import HerderState
 from actors.instances.connector import ConnectorActor, ConnectorActors
 from actors.instances.pooled import ActorThreads
@@ -34,20 +34,17 @@ from actors.messages.commands import (
     HerderAlive,
     PutSessionKey,
     PutTopicStatus,
-    ReplayLetters,
     WriteConfig,
 )
 from actors.messages.events import Remark
 from actors.messages.replies import answer
 from actors.messages.requests import (
     Ask,
-    ReplayDeadLetters,
     Request,
     ResetTopics,
     RestartConnectorOnly,
     SetClusterLoggerLevel,
     StoreRequest,
-    ValidateConfig,
 )
 from actors.peers.leader_client import LeaderClient
 from actors.peers.producer_fencing import ProducerFencing
@@ -61,11 +58,19 @@ from actors.system.validation import Validation
 from actors.ticker import Ticker
 from heeler.worker.config import WorkerConfig
 from heeler.worker.data_plane import DataPlane, TaskRunners
+from heeler.worker.delegation import Delegation
 from heeler.worker.held_interpreter import HeldInterpreter
 from heeler.worker.kafka_parts import KafkaParts
 from heeler.worker.logs import log_context
 from heeler.worker.metrics.registry import WorkerMetrics, queue_length
-from heeler.worker.part_settings import group_settings, herder_settings, new_session_key, progress_limit, task_settings
+from heeler.worker.part_settings import (
+    group_settings,
+    herder_settings,
+    new_session_key,
+    progress_limit,
+    task_settings,
+    validation_settings,
+)
 from heeler.worker.plugin_facts import PluginFacts
 from heeler.worker.providers import close_providers
 from heeler.worker.published_view import PublishedView
@@ -269,7 +274,8 @@ class Worker:
 
         self._instances = ActorInstances(self._tell_herder, connectors.start, tasks.start, cancel, tasks.stopping,
                                          lambda ref: tasks.where(ref) or connectors.where(ref))
-        validation = Validation(self._plugins, config.originals, self.resolve, self._ticker)
+        validation = Validation(self._plugins, validation_settings(config.originals), self.resolve, self._ticker)
+        delegation = Delegation(validation, offset_requests, self._instances, self._tell_herder)
         for part in (offset_requests, leader, fencing):
             self._cleanup.callback(part.close)
         member = self._start_member(parts)
@@ -278,8 +284,8 @@ class Worker:
             status_store=self._stores["status"].tell,
             member=self.herder_watch.counting(member.tell),
             instances=self._instances,
-            validate=lambda effect: self._validate(validation, effect),
-            delegate=lambda effect, answer: self._delegate(effect, answer, validation, offset_requests),
+            validate=delegation.validate,
+            delegate=delegation.start,
             send_task_configs=leader.send,
             fence_producers=fencing.start,
             make_session_key=self._make_session_key,
@@ -368,19 +374,6 @@ class Worker:
     def _queues(self) -> tuple[dict[str, int], dict[ItemId, int]]:
         core = {name: queue_length(ref) for name, ref in self._core.items()}
         return core, {item: queue_length(ref) for item, ref in self._instances.living()}
-
-    def _validate(self, validation: Validation, effect: Validate) -> None:
-        validation.check(effect.config, lambda error: self._tell_herder(Validated(effect.request_id, error)))
-
-    def _delegate(self, effect: Delegate, answer: Callable[[Any, Exception | None], None], validation: Validation,
-                  offsets: OffsetRequests) -> None:
-        if isinstance(effect.request, ValidateConfig):
-            validation.start(effect.request.config, answer)
-        elif isinstance(effect.request, ReplayDeadLetters):
-            self._instances.replay(ConnectorTaskId(effect.request.connector, 0),
-                                   ReplayLetters(effect.request.order, answer))
-        else:
-            offsets.start(effect.request, answer)  # type: ignore[arg-type]
 
     def _make_session_key(self, effect: MakeSessionKey) -> None:
         key = new_session_key(self.config, self._ticker.now_ms())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from spark_tasks.config.definition import (
     AllOf,
@@ -28,6 +28,7 @@ from spark_tasks.config.validators import ValidRegex
 from spark_tasks.limits import MAX_TASKS
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+QUEUE: Final = "errors.deadletterqueue.topic.name"
 
 
 def aliases(config: Mapping[str, Any], key: str) -> list[str]:
@@ -112,7 +113,7 @@ def _sink_keys() -> tuple[ConfigKey, ...]:
              validator=ValidList(), **_common(4, Width.LONG, HIGH)),
         _key("topics.regex", Type.STRING, "Topics regex", default="", validator=ValidRegex(),
              doc="A regular expression for the topics to read, instead of topics.", **_common(4, Width.LONG, HIGH)),
-        _key(dlq + "topic.name", Type.STRING, "Dead Letter Queue Topic Name", default="", **_errors(6),
+        _key(QUEUE, Type.STRING, "Dead Letter Queue Topic Name", default="", **_errors(6),
              doc="The topic for bad records; empty for none."),
         _key(dlq + "topic.replication.factor", Type.SHORT, "Dead Letter Queue Topic Replication Factor", default=3,
              doc="The replication factor of that topic if it has to be created.", **_errors(7)),
@@ -158,3 +159,15 @@ def _source_keys() -> tuple[ConfigKey, ...]:
 
 SINK = COMMON.plus(*_sink_keys())
 SOURCE = COMMON.plus(*_source_keys())
+
+_TASKS_MAX = ConfigDef(COMMON.keys["tasks.max"])
+
+
+def tasks_max(config: Mapping[str, Any]) -> int:
+    """Returns a connector's maximum number of tasks. Raises ConfigError."""
+    return int(_TASKS_MAX.parse(config)["tasks.max"])
+
+
+def queue_of(config: Mapping[str, Any]) -> str:
+    """Returns the topic of a connector's dead letter queue, empty for none. (A null means none, as for Java.)"""
+    return (config.get(QUEUE) or "").strip()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spark_tasks.config.connector_keys import SINK
+from spark_tasks.config.connector_keys import QUEUE, SINK
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.kafka.client_properties import client_properties
@@ -16,7 +16,7 @@ from spark_tasks.task import TaskContext
 
 _KEYS = (
     "errors.tolerance", "errors.retry.timeout", "errors.retry.delay.max.ms", "errors.log.enable",
-    "errors.log.include.messages", "errors.deadletterqueue.topic.name",
+    "errors.log.include.messages", QUEUE,
     "errors.deadletterqueue.topic.replication.factor", "errors.deadletterqueue.context.headers.enable",
 )  # fmt: skip
 _DEFINITION = ConfigDef(*(SINK.keys[key] for key in _KEYS))

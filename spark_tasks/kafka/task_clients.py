@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar
 
+from spark_tasks.config.connector_keys import tasks_max
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_config import client_settings
@@ -103,7 +104,7 @@ def consumer_settings(
         exclude_internal_topics=_flag(properties, "exclude.internal.topics"),
         allow_auto_create_topics=_flag(properties, "allow.auto.create.topics"),
         assignors=assignors(properties.get("partition.assignment.strategy", "")),
-        expects_others=(connector.get("tasks.max") or "1").strip() != "1",
+        expects_others=tasks_max(connector) > 1,
     )
 
 

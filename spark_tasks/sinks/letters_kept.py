@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from spark_tasks.dead_letters.letters_in_group import LettersInGroup
-from spark_tasks.dead_letters.letters_once import Search
+from spark_tasks.dead_letters.letters_once import Search, warn_of_repeats
 from spark_tasks.dead_letters.written_letters import WrittenLetters, parsed
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
@@ -39,13 +39,24 @@ class _Kept:
 
 
 class LettersKept(Marks):
-    """The letters of a task's partitions. `group`: its consumer group."""
+    """The letters of a task's partitions. `group`: its consumer group. `can_commit`: the queue's producer can commit
+    the group's offsets, because both are in the same cluster.
+    """
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, *, can_commit: bool) -> None:
         super().__init__()
         self._group = group
+        self._can_commit = can_commit
         self._kept: dict[TopicPartition, _Kept] = {}
         self._generation: GroupGeneration | None = None
+
+    @override
+    def activate(self, task: str) -> None:
+        if self._can_commit:
+            super().activate(task)
+        else:
+            warn_of_repeats("has other bootstrap.servers than the consumer of %s, and its letters no context headers",
+                            task)
 
     @property
     @override

@@ -18,6 +18,10 @@ class Marks(ABC):
     def __init__(self) -> None:
         self.active = False
 
+    def activate(self, task: str) -> None:  # noqa: ARG002
+        """Called at the start of a task whose sink stores offsets itself and that has a dead letter queue."""
+        self.active = True
+
     @property
     @abstractmethod
     def in_group(self) -> bool:

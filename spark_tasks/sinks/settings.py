@@ -47,3 +47,9 @@ class SinkSettings:
             max_poll_records=number(properties, "max.poll.records", 0, 1) or None,
             errors=ErrorHandling.of(context),
         )
+
+    @property
+    def queue_is_in_group_cluster(self) -> bool:
+        """Whether the dead letter queue is in the same cluster as the consumer group."""
+        servers = "bootstrap_servers"
+        return bool(self.errors.client.get(servers) == self.client.get(servers))

@@ -13,7 +13,7 @@ import logging
 import pickle
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,36 +23,31 @@ from pyspark.sql.datasource import DataSourceWriter
 from typing_extensions import override
 
 from spark_tasks.dead_letters.letters_in_group import LettersInGroup
-from spark_tasks.dead_letters.letters_once import LettersOnce, warn_of_repeats
+from spark_tasks.dead_letters.letters_once import LettersOnce
 from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.dead_letters.replays import Replays
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.futures import ended
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.end_watchers import EndWatchers
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.shared_clusters import settings_key
-from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.api import SinkConnector
-from spark_tasks.sinks.commits import COMMIT_TIMEOUT_MS, PendingOffsets
-from spark_tasks.sinks.letter_marks import LetterMarks
-from spark_tasks.sinks.letters_kept import LettersKept
+from spark_tasks.sinks.batch_commits import BatchCommits
 from spark_tasks.sinks.loans import Loans
-from spark_tasks.sinks.marks import Marks
-from spark_tasks.sinks.positions import Positions
+from spark_tasks.sinks.offsets import SinkOffsets
 from spark_tasks.sinks.replay_commit import commit_replay
-from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit, messages_of
+from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.shared_batches import SharedBatches
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit, within_reach
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
-from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
+from spark_tasks.tasks.batch_in_flight import MAX_WAIT_S, BatchCancelledError, BatchInFlight
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.tasks.pace import MAX_SPLIT_RECORDS, SplitSize
 from spark_tasks.tasks.retries import RetryLimits, RetryState
@@ -89,17 +84,12 @@ class SinkTask(TaskRunner):
         self._metrics.kind = "sink"
         self._retry_state = RetryState(context.id, self._metrics, limits)
         self._paused = False
-        self._cancelled = False
         self._resting = False  # until the next attempt, as Kafka cannot be reached
-        self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
-        self._replaced: dict[TopicPartition, int] = {}  # pending offsets of earlier batches that the batch replaces
+        self._batch = BatchInFlight(context)
+        self._generation: tuple[int, str] | None = None  # of the group when the batch began
         self._loans: Loans | None = None
         self._replays = Replays(self._errors, self._metrics)
         self._flight: Flight | None = None
-        self._waiting = BatchWait(context.wake)
-        group = settings.consumer.group_id
-        self._marks: Marks = LetterMarks(self._errors, group) if self._errors.with_headers else LettersKept(group)
-        self._pending = PendingOffsets(self._metrics, lambda: io.commit_pause_s, self._go_back, self._marks.metadata)
         self._consumer: GroupConsumer | None = None
         self._writer: DataSourceWriter | None = None
 
@@ -111,10 +101,8 @@ class SinkTask(TaskRunner):
     @property
     def batch(self) -> Future[list[Any]] | None:
         """The batch in flight."""
-        batch, loans = self._batch, self._loans
-        if loans is not None and loans.active:
-            return loans.batch
-        return None if batch is None else batch[0]
+        loans = self._loans
+        return loans.batch if loans is not None and loans.active else self._batch.future
 
     @override
     def start(self) -> None:
@@ -127,6 +115,7 @@ class SinkTask(TaskRunner):
     def _start(self) -> None:
         _ = self._pipeline.stages  # an invalid converter or transform fails here, not in the first batch
         self._writer = writer_of(data_source_of(self._connector, self._context.config))
+        self._commits = BatchCommits(self._writer, self._metrics)
         settings = self._settings
         job = SinkJob(
             settings.client, settings.isolation, self._connector.accepts, self._pipeline, pickled(self._writer),
@@ -134,32 +123,22 @@ class SinkTask(TaskRunner):
         )
         self._job = pickle.dumps(job)
         self._watcher = self._watchers.of(settings.client)
-        self._positions = Positions(self._watcher, settings.isolation, settings.reset, self._writer)
-        self._marks.active = self._positions.resumable and bool(self._errors.queue) and self._notes_letters()
+        self._offsets = SinkOffsets.of(
+            self._context, settings, self._watcher, self._writer, lambda: self._io.commit_pause_s)
         self._loans = self._made_loans()
-
-    def _notes_letters(self) -> bool:
-        """Returns whether a repeated batch can know its letters. In another cluster, the group is not this one."""
-        servers = "bootstrap_servers"
-        if self._errors.with_headers or self._errors.client.get(servers) == self._settings.client.get(servers):
-            return True
-        warn_of_repeats("has other bootstrap.servers than the consumer of %s, and its letters no context headers",
-                        self._context.id)
-        return False
 
     def _made_loans(self) -> Loans | None:
         """None if the task cannot share batches, which end in a thread that must not run a plugin's code."""
-        writer: Any = type(self._writer)
-        settings, plain = self._settings, (DataSourceWriter.commit, DataSourceWriter.abort)
+        settings = self._settings
         if (
-            self._shared is None or type(self._pipeline) is not SinkPipeline or self._marks.active
-            or (writer.commit, writer.abort) != plain or settings.isolation != "read_uncommitted"
+            self._shared is None or type(self._pipeline) is not SinkPipeline or self._offsets.marks.active
+            or not self._commits.are_empty or settings.isolation != "read_uncommitted"
         ):
             return None
         return Loans(
             self._context, self, self._shared, (settings_key(settings.client), self._pipeline.key), self._watcher,
-            self._positions, lambda: self._member, lambda: self._size.records, self._lent_split, self._end_batch,
-            self._commit_due,
+            self._offsets.positions, lambda: self._member, lambda: self._size.records, self._lent_split,
+            self._end_batch, self._commit_due,
         )
 
     @override
@@ -170,7 +149,7 @@ class SinkTask(TaskRunner):
             return replace(progress, idle_ms=min(progress.idle_ms, UPKEEP_MS))
 
     def _run_once(self) -> Progress:
-        if self._cancelled:
+        if self._batch.cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
         try:
             if (loans := self._loans) is not None and loans.active:
@@ -178,8 +157,8 @@ class SinkTask(TaskRunner):
                     return Progress(idle_ms=UPKEEP_MS)
                 if (progress := self._end_loan(loans)) is not None:
                     return progress
-            if self._batch is not None:
-                return self._collect(self._waiting.max_wait_s(self._batch[0]))
+            if self._batch.future is not None:
+                return self._collect()
             pause = self._retry_state.pause()
             if pause is not None and (self._resting or self._retry_state.may_run or self._member.stays()):
                 return pause
@@ -197,40 +176,34 @@ class SinkTask(TaskRunner):
         consumer = self._member
         if not consumer.poll(JOIN_WAIT_MS, self._commit_offsets):
             return Progress(idle_ms=JOIN_IDLE_MS)
+        offsets = self._offsets
         if consumer.take_change():
             self._watcher.forget(self)
-            self._positions.assign(consumer.assignment(), consumer.committed)
-            self._marks.forget()
+            offsets.assign(consumer)
         if pause is not None:
             return pause
-        if self._paused or not (self._positions or self._replays.running):
-            self._positions.look()
-            self._metrics.lags = self._positions.lags()
-            return Progress(idle_ms=self._pending.commit_due(consumer))
+        if self._paused or not (offsets.positions or self._replays.running):
+            offsets.look()
+            return Progress(idle_ms=offsets.commit_due(consumer))
         if not self._replays.running and self._loans is not None and self._loans.begin():
             self._flight = None
             return Progress(idle_ms=UPKEEP_MS)
         begun = time.perf_counter()
-        self._marks.complete(self._positions.known, consumer, self._commit_offsets, COMMIT_TIMEOUT_MS)
-        with phase("plan"):
-            found = self._positions.ranges(self._size.records) if self._positions else []
-            ranges = [one for one in found if self._marks.knows(one[0])]  # others have just got a leader
-        self._metrics.lags = self._positions.lags()
+        ranges = offsets.ranges(consumer, self._size.records)
         if self._replays.takes_turn(alone=not ranges):
             return self._replay_next(consumer)
         if not ranges:
-            armed = self._watcher.arm(self, self._positions.at(), self._settings.isolation, self._context.wake)
-            due_ms = self._pending.commit_due(consumer)
+            armed = self._watcher.arm(self, offsets.positions.at(), self._settings.isolation, self._context.wake)
+            due_ms = offsets.commit_due(consumer)
             return Progress(idle_ms=due_ms if armed else 0)
-        replaced = self._pending.take([one[0] for one in ranges]) if self._marks.in_group else {}
-        if not all(self._marks.knows(one[0]) for one in ranges):
-            return Progress()  # the group refused a commit, so positions are read again
+        if not offsets.begin([one[0] for one in ranges]):
+            return Progress()
         self._metrics.add_phase("plan", time.perf_counter() - begun)
-        splits = [DeferredSplit(partial(self._split, number, tp, start, end, self._marks.of(tp)),
+        splits = [DeferredSplit(partial(self._split, number, tp, start, end, offsets.marks.of(tp)),
                                 self._size.seconds(end - start)) for number, (tp, start, end) in enumerate(ranges)]
-        self._flight = Flight(self._begin(splits, consumer, replaced))
+        self._flight = Flight(self._begin(splits, consumer))
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
-        return self._collect(MAX_WAIT_S)
+        return self._collect()
 
     def _end_loan(self, loans: Loans, *, withdraw: bool = False) -> Progress | None:
         """Takes the task back from SharedBatches. Returns the result of `run_once` if it has to handle the end of a
@@ -249,8 +222,12 @@ class SinkTask(TaskRunner):
 
     def _commit_due(self) -> bool:
         with suppress(KafkaUnavailableError):
-            self._pending.commit_due(self._member)
-        return bool(self._pending)
+            self._offsets.commit_due(self._member)
+        return self._offsets.pending
+
+    def _commit_offsets(self) -> None:
+        if self._consumer is not None:
+            self._offsets.commit(self._consumer)
 
     @property
     def _member(self) -> GroupConsumer:
@@ -262,44 +239,33 @@ class SinkTask(TaskRunner):
         self, number: int, tp: TopicPartition, start: int, end: int, letters: LettersOnce | LettersInGroup | None
     ) -> SinkSplit:
         """Creates the split of a planned range, extended by records that have arrived while it waited for a process."""
-        end = self._positions.end_by_now(tp, start, end, self._size.records)
+        positions = self._offsets.positions
+        end = positions.end_by_now(tp, start, end, self._size.records)
         return SinkSplit(
-            self._job, *tp, start, end, self._size.seconds(end - start), self._positions.held(tp, start), letters,
-            number,
-        )
+            self._job, *tp, start, end, self._size.seconds(end - start), positions.held(tp, start), letters, number)
 
-    def _collect(self, max_wait_s: float) -> Progress:
-        """Waits for the batch in flight and commits it if it is done."""
-        if self._batch is None:
-            return Progress()
-        future, generation = self._batch
-        if not ended(future, max_wait_s):
-            return self._wait_longer(future)
+    def _collect(self, *, again: bool = False) -> Progress:
+        """Waits for the batch in flight (see BatchInFlight.wait) and commits it if it has ended."""
+        if not self._batch.wait(again=again):
+            with suppress(KafkaUnavailableError):  # those of earlier batches, since this one may take hours
+                return Progress(idle_ms=self._offsets.commit_due(self._member))
+            return self._batch.idle
         try:
-            results: list[Any] = future.result()
-        except CancelledError:
-            self._batch = None
-            raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
+            results = self._batch.take()
+        except BatchCancelledError:
+            raise
         except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
-            self._batch = None
             if self._replays.in_flight:
                 self._replays.fail(error)
                 return Progress()
             return self._failed(error, [])
-        self._batch = None
+        generation = self._generation
         if self._replays.in_flight:
             result: ReplayResult = results[0]
             return self._replays.collect(result.counts, result.refused, lambda part: commit_replay(
                 part, result, self._writer, self._member, lambda: self._is_current(generation),
-                lambda failed: self._abort([failed])))
+                lambda failed: self._commits.abort([failed])))
         return self._collect_batch(results, generation)
-
-    def _wait_longer(self, batch: Future[list[Any]]) -> Progress:
-        """Commits the offsets of earlier batches, since this one may take hours."""
-        progress = self._waiting.timed_out(batch)
-        with suppress(KafkaUnavailableError):
-            return Progress(idle_ms=self._pending.commit_due(self._member))
-        return progress
 
     def _collect_batch(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
         for result in results:
@@ -307,7 +273,7 @@ class SinkTask(TaskRunner):
         if self._flight is not None:
             busy = max((result.seconds for result in results), default=0.0)
             self._metrics.add_phase("wait", self._flight.waited(busy))
-        results = within_reach(results, self._positions.out_of_reach, self._context.id)
+        results = within_reach(results, self._offsets.positions.out_of_reach, self._context.id)
         failures = [result.failure for result in results if result.failure is not None]
         if failures:
             try:
@@ -331,22 +297,18 @@ class SinkTask(TaskRunner):
         self._commit_due()
         if part is None:
             return Progress()
-        self._begin([ReplaySplit(self._job, part)], consumer, {})
-        return self._collect(MAX_WAIT_S)
+        self._offsets.begin(())
+        self._begin([ReplaySplit(self._job, part)], consumer)
+        return self._collect()
 
-    def _begin(
-        self, splits: Sequence[Any], consumer: GroupConsumer, replaced: dict[TopicPartition, int]
-    ) -> Future[list[Any]]:
-        self._replaced = replaced
-        batch = self._context.engine.submit(self._context.id, splits)
-        self._batch = (batch, consumer.generation())
-        if self._cancelled:  # meanwhile: `cancel` has not seen the batch
-            self._cancel_batch()
+    def _begin(self, splits: Sequence[Any], consumer: GroupConsumer) -> Future[list[Any]]:
+        batch = self._batch.begin(splits)
+        self._generation = consumer.generation()
         return batch
 
     def _is_current(self, generation: tuple[int, str] | None) -> bool:
         """Returns whether this task is still the member that it was at the start of a batch, and may commit it."""
-        return not self._cancelled and generation is not None and generation == self._member.generation()
+        return not self._batch.cancelled and generation is not None and generation == self._member.generation()
 
     def _end_batch(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
         """Commits a batch to the writer. Its offsets are then pending."""
@@ -354,76 +316,33 @@ class SinkTask(TaskRunner):
         if not self._is_current(generation):
             # Another member may already write records of these partitions, so this batch must not be committed.
             _logger.warning("The group rebalanced during a batch of %s; the batch is read again", self._context.id)
-            self._abort(done)
-            self._forget_letters()
+            self._commits.abort(done)
+            self._offsets.not_written()
             return Progress()
         self._metrics.add_splits(result.figures for result in done)
         try:
-            if any(result.records for result in done) and self._writer is not None:
-                begun = time.perf_counter()
-                with phase("commit"):
-                    self._writer.commit(messages_of(done))
-                self._metrics.add_phase("commit", time.perf_counter() - begun)
+            self._commits.commit(done)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error, [])
         self._retry_state.succeeded()
-        progress = self._advance(done)
-        offsets = {(r.topic, r.partition): r.next_offset for r in done}
-        self._pending.add({tp: offset for tp, offset in offsets.items() if self._marks.knows(tp)})
-        for result in results:  # after what was written, as it may fail
-            if result.out_of_range is not None:
-                self._positions.out_of_range(result.topic, result.partition, *result.out_of_range)
-        starts, read = self._positions.take_starts(), {(result.topic, result.partition) for result in done}
-        self._pending.add({tp: offset for tp, offset in starts.items() if tp not in read})
-        return progress
-
-    def _commit_offsets(self) -> None:
-        if self._pending:
-            self._pending.commit(self._member)
-
-    def _go_back(self) -> None:
-        """Goes back to the committed offsets: another member may have written the later records meanwhile."""
-        self._pending.forget()
-        self._positions.forget()
-        self._marks.forget()
-
-    def _advance(self, done: Sequence[SinkResult]) -> Progress:
-        records = size = 0
-        for result in done:
-            self._positions.advance((result.topic, result.partition), result.next_offset)
-            self._marks.advance((result.topic, result.partition), result.next_offset, result.written_to, result.search)
-            self._size = self._size.after(result.records, result.size, result.seconds)
-            records += result.records
-            size += result.size
-        self._metrics.lags = self._positions.lags()
         for topic in sorted({result.topic for result in done if result.uses_topic}):
             self._context.topic_used(topic)
-        return Progress(records, size)
+        for result in done:
+            self._size = self._size.after(result.records, result.size, result.seconds)
+        self._offsets.written(results)
+        return Progress(sum(result.records for result in done), sum(result.size for result in done))
 
     def _failed(self, error: Exception, results: Sequence[SinkResult]) -> Progress:
         """Aborts the batch. It is repeated from the same positions after a retriable error; others fail the task."""
-        self._abort([result for result in results if result.failure is None and result.out_of_range is None])
-        if self._cancelled:
+        self._commits.abort([result for result in results if result.failure is None and result.out_of_range is None])
+        if self._batch.cancelled:
             raise error
         with suppress(ConnectError):  # offsets of earlier batches; the batch's own error is the one to report
             self._commit_offsets()
-        self._positions.doubt()
-        self._forget_letters()
+        self._offsets.positions.doubt()
+        self._offsets.not_written()
         self._queue.doubt(error)
         return self._retry_state.later(error)
-
-    def _forget_letters(self) -> None:
-        self._marks.failed()
-        if self._marks.in_group:
-            self._pending.forget()
-
-    def _abort(self, done: Sequence[SinkResult | ReplayResult]) -> None:
-        if self._writer is None:
-            return
-        try:
-            self._writer.abort(messages_of(done))
-        except Exception:  # plugin code; the batch is not committed, even if abort() fails
-            _logger.exception("The writer's abort() failed")
 
     @override
     def pause(self) -> None:
@@ -445,14 +364,10 @@ class SinkTask(TaskRunner):
         """Withdraws the batch in flight if it has not started; otherwise waits for it and commits it."""
         while self._loans is not None and self._loans.active:
             self._end_loan(self._loans, withdraw=True)
-        if self._batch is None:
-            return
-        if self._batch[0].cancel():
-            self._batch = None
-            self._pending.add(self._replaced)
-            return
-        while self._batch is not None:
-            self._collect(MAX_WAIT_S)
+        if self._batch.withdraw():
+            self._offsets.withdraw()
+        while self._batch.future is not None:
+            self._collect(again=True)
 
     @override
     def close(self) -> None:
@@ -463,8 +378,9 @@ class SinkTask(TaskRunner):
             with suppress(KafkaUnavailableError):  # not an error: the records are read again
                 self._commit_offsets()
         finally:
-            self._cancel_batch()
-            self._batch = None
+            if self._loans is not None:
+                self._loans.cancel()
+            self._batch.abandon()
             consumer, self._consumer = self._consumer, None
             if consumer is not None:
                 self._watcher.forget(self)
@@ -476,11 +392,6 @@ class SinkTask(TaskRunner):
 
     @override
     def cancel(self) -> None:
-        self._cancelled = True
-        self._cancel_batch()
-
-    def _cancel_batch(self) -> None:
+        self._batch.cancel()
         if self._loans is not None:
             self._loans.cancel()
-        if (batch := self._batch) is not None:
-            self._context.engine.cancel(batch[0])

@@ -11,9 +11,8 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from typing_extensions import override
@@ -21,7 +20,6 @@ from typing_extensions import override
 from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.dead_letters.replay_progress import is_progress
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.futures import ended
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
@@ -37,7 +35,7 @@ from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.split import SourceJob, SourceResult, SourceSplit
 from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_connect
 from spark_tasks.task import Progress, TaskContext, TaskRunner
-from spark_tasks.tasks.batch_wait import MAX_WAIT_S, BatchWait
+from spark_tasks.tasks.batch_in_flight import BatchCancelledError, BatchInFlight
 from spark_tasks.tasks.data_sources import data_source_of, pickled
 from spark_tasks.tasks.pace import IdleTasks, Idling, SplitSize
 from spark_tasks.tasks.retries import RetryLimits, RetryState
@@ -45,15 +43,6 @@ from spark_tasks.tasks.retries import RetryLimits, RetryState
 PAUSED_MS = 60_000
 LEFTOVER_S = 5.0
 SIMPLE_IDLE_MS = 100  # a simple reader may query a remote system
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """A batch in flight."""
-
-    future: Future[list[Any]]
-    plan: BatchPlan | None  # None: a range of a replay
-    flight: Flight
 
 
 class SourceTask(TaskRunner):
@@ -83,9 +72,9 @@ class SourceTask(TaskRunner):
         self._idling = Idling()
         self._idle_tasks = idle or IdleTasks()
         self._paused = False
-        self._cancelled = False
-        self._batch: _Batch | None = None
-        self._waiting = BatchWait(context.wake)
+        self._batch = BatchInFlight(context)
+        self._plan: BatchPlan | None = None  # of that batch; None: it is a range of a replay
+        self._flight: Flight | None = None
         self._stream: StreamReader | None = None
         self._position: StreamOffset | None = None  # the start of the next batch; None: the committed offsets
 
@@ -97,8 +86,7 @@ class SourceTask(TaskRunner):
     @property
     def batch(self) -> Future[list[Any]] | None:
         """The batch in flight."""
-        batch = self._batch
-        return None if batch is None else batch.future
+        return self._batch.future
 
     @override
     def start(self) -> None:
@@ -140,12 +128,12 @@ class SourceTask(TaskRunner):
             return self._run_once()
 
     def _run_once(self) -> Progress:
-        if self._cancelled:
+        if self._batch.cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
         if self._delivery.owes:
             return self._retry_state.pause() or self._write_owed()
-        if self._batch is not None:
-            return self._collect(self._waiting.max_wait_s(self._batch.future))
+        if self._batch.future is not None:
+            return self._collect()
         if self._delivery.suspended:
             self._position = None  # also while paused: the delivery's `recover` ends the suspension
         pause = None if self._paused else self._retry_state.pause()
@@ -155,7 +143,7 @@ class SourceTask(TaskRunner):
             submitted = self._submit_replay(alone=False) or self._submit() or self._submit_replay(alone=True)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
-        return self._collect(MAX_WAIT_S) if submitted else self._idle()
+        return self._collect() if submitted else self._idle()
 
     def _while_waiting(self, pause: Progress | None) -> Progress:
         """Aborts a transaction that was given up, that readers wait for. `pause`: before the next attempt, if any."""
@@ -192,10 +180,8 @@ class SourceTask(TaskRunner):
         return split is not None
 
     def _begin(self, plan: BatchPlan | None, splits: Sequence[SourceSplit | SourceReplaySplit]) -> None:
-        future = self._context.engine.submit(self._context.id, splits)
-        self._batch = _Batch(future, plan, Flight(future))
-        if self._cancelled:  # while it was planned, when `cancel` did not see it
-            self._give_up()
+        self._flight = Flight(self._batch.begin(splits))
+        self._plan = plan
 
     def _current_job(self) -> bytes:
         return self._job
@@ -234,31 +220,29 @@ class SourceTask(TaskRunner):
         if self._delivery.boundary is not None:
             self._metrics.transaction_ended()
 
-    def _collect(self, max_wait_s: float, *, more: bool = True) -> Progress:
-        """Waits for the batch in flight. If it has ended, commits it and, with `more`, submits the next one."""
-        if self._batch is None:
-            return Progress()
-        if not ended(self._batch.future, max_wait_s):
-            return self._waiting.timed_out(self._batch.future)
+    def _collect(self, *, again: bool = False, more: bool = True) -> Progress:
+        """Waits for the batch in flight (see BatchInFlight.wait). If it has ended, commits it and, with `more`, submits
+        the next one.
+        """
+        if not self._batch.wait(again=again):
+            return self._batch.idle
         try:
-            results: list[Any] = self._batch.future.result()
-        except CancelledError:
-            self._batch = None
-            raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
+            results = self._batch.take()
+        except BatchCancelledError:
+            raise
         except Exception as error:  # noqa: BLE001 - errors of Spark and of plugins
             return self._failed(error, of_batch=True)
-        plan, flight, self._batch = self._batch.plan, self._batch.flight, None
-        if plan is None:
+        if self._plan is None:
             self._used(results[0].topics)
             return self._replays.end(results[0], self._start_over)
-        return self._collect_batch(results, plan, flight, more=more)
+        return self._collect_batch(results, self._plan, more=more)
 
-    def _collect_batch(
-        self, results: Sequence[SourceResult], plan: BatchPlan, flight: Flight, *, more: bool
-    ) -> Progress:
+    def _collect_batch(self, results: Sequence[SourceResult], plan: BatchPlan, *, more: bool) -> Progress:
         for result in results:
             result.refused.report_to(self._metrics, skipped=self._errors.tolerant)
-        self._metrics.add_phase("wait", flight.waited(max((result.seconds for result in results), default=0.0)))
+        if self._flight is not None:
+            busy = max((result.seconds for result in results), default=0.0)
+            self._metrics.add_phase("wait", self._flight.waited(busy))
         self._metrics.add_splits(result.figures for result in results)
         end = plan.end if plan.end is not None else results[0].end
         if end is None or (plan.start is not None and end == self._position):
@@ -280,7 +264,7 @@ class SourceTask(TaskRunner):
         offsets = to_connect(reader, self._context.task, end)
         signal = signal_of(reader, boundary.kind, start or {}, end) if boundary is not None else "commit"
         self._delivery.check()
-        if self._cancelled:  # the plugin's code has taken long; another task may have written newer offsets
+        if self._batch.cancelled:  # the plugin's code has taken long; another task may have written newer offsets
             raise ConnectError(f"{self._context.id} was cancelled")
         with self._metrics.committing():
             self._delivery.begin_commit(offsets)  # before the plugin plans the next batch, which may take long
@@ -309,20 +293,16 @@ class SourceTask(TaskRunner):
         """Prepares the repetition of all records since the committed offsets after a retriable error; only of owed
         offsets if just these failed, not a batch (`of_batch`: its lanes are spent). Raises errors that fail the task.
         """
-        if self._delivery.owes and not of_batch and isinstance(error, RetriableError) and not self._cancelled:
+        if self._delivery.owes and not of_batch and isinstance(error, RetriableError) and not self._batch.cancelled:
             return self._retry_state.later(error)
         self._queue.doubt(error)
-        batch, self._batch = self._batch, None
-        if batch is not None:  # it must not append while it is repeated
-            with suppress(Exception):  # it is repeated in any case
-                batch.future.result(LEFTOVER_S)
-            self._context.engine.cancel(batch.future)
+        self._batch.abandon(LEFTOVER_S)  # it must not append while it is repeated
         self._start_over()
         shown = self._delivery.failure(error)
-        if self._replays.in_flight and not self._cancelled:
+        if self._replays.in_flight and not self._batch.cancelled:
             self._replays.fail(shown)
             return Progress()
-        if self._cancelled or shown is not error:
+        if self._batch.cancelled or shown is not error:
             raise shown from error
         return self._retry_state.later(error)
 
@@ -351,12 +331,11 @@ class SourceTask(TaskRunner):
 
     def _finish(self) -> None:
         """Waits for a running batch and commits it, and commits an open transaction. Cancels a batch that is queued."""
-        if self._batch is not None and self._batch.future.cancel():
-            self._batch = None
+        if self._batch.withdraw():
             self._replays.withdraw()
         failures = self._retry_state.failures
-        while self._batch is not None:
-            self._collect(MAX_WAIT_S, more=False)
+        while self._batch.future is not None:
+            self._collect(again=True, more=False)
         if self._delivery.owes and self._retry_state.failures > failures:
             return  # its offsets could not be written: Kafka is away, and another attempt would take as long
         try:
@@ -372,12 +351,11 @@ class SourceTask(TaskRunner):
         stream = self._stream
         self._metrics.stopped()
         try:
-            if not self._cancelled:
+            if not self._batch.cancelled:
                 self._finish()
         finally:
             self._idle_tasks.discard(self._context.id)
-            self._give_up()
-            self._batch = None
+            self._batch.abandon()
             self._stream = None
             self._delivery.close()
             self._offsets.close_soon()
@@ -391,10 +369,5 @@ class SourceTask(TaskRunner):
 
     @override
     def cancel(self) -> None:
-        self._cancelled = True
+        self._batch.cancel()
         self.stop_starting()
-        self._give_up()
-
-    def _give_up(self) -> None:
-        if (batch := self._batch) is not None:
-            self._context.engine.cancel(batch.future)

@@ -11,6 +11,7 @@ from typing import Any
 from spark_tasks.config.definition import ConfigDef, ConfigKey, ConfigValue
 from spark_tasks.plugins import Kind, Plugin, Plugins
 from spark_tasks.validation.plugin_keys import RecommendedValues, add_version_error, check_class, lookup, version_error
+from spark_tasks.validation.settings import ValidationSettings
 
 CONVERTERS = {
     "key.converter": Kind.CONVERTER,
@@ -22,22 +23,17 @@ SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The connector to validate: its plugin and resolved properties, the worker's plugins and properties."""
+    """The connector to validate: its plugin and resolved properties, the worker's plugins and settings."""
 
     plugin: Plugin
     props: Mapping[str, str | None]
     plugins: Plugins
-    worker: Mapping[str, str]
+    worker: ValidationSettings
 
     @property
     def is_sink(self) -> bool:
         """Whether the connector is a sink."""
         return self.plugin.type == "sink"
-
-    @property
-    def exactly_once_worker(self) -> bool:
-        """Whether the worker has exactly-once source support enabled (KIP-618)."""
-        return self.worker.get("exactly.once.source.support", "disabled").strip().lower() == "enabled"
 
 
 def base_def(subject: Subject, static: ConfigDef, *, with_worker: bool = True) -> ConfigDef:
@@ -57,7 +53,7 @@ def _converter_keys(
     subject: Subject, static: ConfigDef, name: str, kind: Kind, *, with_worker: bool
 ) -> dict[str, ConfigKey]:
     fallback = SIMPLE_HEADERS if kind is Kind.HEADER_CONVERTER else None
-    default = lookup(subject.plugins, kind, subject.worker.get(name, fallback)) if with_worker else None
+    default = lookup(subject.plugins, kind, subject.worker.converters.get(name, fallback)) if with_worker else None
     chosen = lookup(subject.plugins, kind, subject.props[name]) if subject.props.get(name) is not None else default
     class_key, version_key = static.keys[name], static.keys[f"{name}.plugin.version"]
     versions = tuple(subject.plugins.versions(chosen)) if chosen else ()

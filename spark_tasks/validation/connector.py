@@ -9,7 +9,6 @@ from spark_tasks.config import restart_policy, scaling
 from spark_tasks.config.connector_keys import COMMON, SINK, SOURCE
 from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue
 from spark_tasks.config.masking import hide_passwords
-from spark_tasks.config.override_policy import policy_of
 from spark_tasks.config.types import shown
 from spark_tasks.plugins import Kind, PluginNotFoundError, Plugins, PluginVersionError
 from spark_tasks.validation.chain import chain_def, check_link, links
@@ -20,6 +19,7 @@ from spark_tasks.validation.plugin_keys import config_def_of, lookup
 from spark_tasks.validation.provider_values import ProviderValues
 from spark_tasks.validation.rules import check_scaling, check_sink, check_source
 from spark_tasks.validation.runtimes import check_runtimes
+from spark_tasks.validation.settings import ValidationSettings
 
 Resolve = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Replaces the placeholders of config providers; raises ConfigError."""
@@ -37,7 +37,7 @@ def validate_connector(
     config: Mapping[str, str | None],
     *,
     plugins: Plugins,
-    worker: Mapping[str, str],
+    worker: ValidationSettings,
     resolve: Resolve = dict,
     stage: Callable[[str], None] = lambda _: None,
 ) -> ConfigInfos:
@@ -61,7 +61,7 @@ def validate_connector(
 
 
 def _validated(
-    config: Mapping[str, str | None], props: Mapping[str, Any], plugins: Plugins, worker: Mapping[str, str],
+    config: Mapping[str, str | None], props: Mapping[str, Any], plugins: Plugins, worker: ValidationSettings,
     stage: Callable[[str], None],
 ) -> ConfigInfos:
     name = props.get("connector.class")
@@ -89,9 +89,8 @@ def _validated(
             list(dict.fromkeys((*definition.groups, *own_def.groups))),
         )
     ]
-    policy = policy_of(worker)
-    clients = clients_of(props, sink=subject.is_sink, exactly_once_worker=subject.exactly_once_worker)
-    parts += [validate_overrides(client, policy, props, worker) for client in clients]
+    clients = clients_of(props, sink=subject.is_sink, exactly_once_worker=worker.exactly_once)
+    parts += [validate_overrides(client, props, worker) for client in clients]
     return merged(name, [*parts, *_converters(subject, values)])
 
 
@@ -185,7 +184,7 @@ def plugin_config(plugins: Plugins, name: str, version: str | None = None) -> li
     own = config_def_of(chosen) or ConfigDef()
     if chosen.kind is not Kind.CONNECTOR:
         return own.key_infos()
-    subject = Subject(chosen, {}, plugins, {})
+    subject = Subject(chosen, {}, plugins, ValidationSettings())
     common = base_def(subject, SINK if subject.is_sink else SOURCE, with_worker=False)
     # A connector that defines a common key itself, such as errors.tolerance, describes it better.
     return own.key_infos() + [info for info in common.key_infos() if info["name"] not in own]

@@ -6,21 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_tasks.config.client_keys import client_config_def
+from spark_tasks.config.connector_keys import queue_of
 from spark_tasks.config.definition import ConfigError, ConfigValue, parse_type
-from spark_tasks.config.override_policy import Policy
 from spark_tasks.config.unsupported import refused
 from spark_tasks.kafka.client_properties import Kind, client_properties
 from spark_tasks.validation.infos import ConfigInfos, under_prefix
+from spark_tasks.validation.settings import ValidationSettings
 
 
-def validate_overrides(client: Kind, policy: Policy, props: Mapping[str, Any], worker: Mapping[str, str]
-                       ) -> ConfigInfos:
+def validate_overrides(client: Kind, props: Mapping[str, Any], worker: ValidationSettings) -> ConfigInfos:
     """Validates the overrides of one kind of client. `props`: the connector's configuration."""
+    policy = worker.policy
     prefix = f"{client}.override."
     keys = client_config_def(client).keys
     given = {key: str(value) for key, value in props.items()
              if value is not None and not (key.startswith(prefix) and policy(key.removeprefix(prefix)))}
-    insecure = refused(client_properties(worker, given, client))
+    insecure = refused(client_properties(worker.clients, given, client))
     values = []
     for full, raw in props.items():
         if not full.startswith(prefix) or full == prefix:
@@ -45,7 +46,7 @@ def validate_overrides(client: Kind, policy: Policy, props: Mapping[str, Any], w
 
 def clients_of(props: Mapping[str, Any], *, sink: bool, exactly_once_worker: bool) -> list[Kind]:
     """Returns the clients that a connector with this configuration uses."""
-    dead_letters = bool((props.get("errors.deadletterqueue.topic.name") or "").strip())
+    dead_letters = bool(queue_of(props))
     creates_topics = not sink and any(key.startswith("topic.creation.") for key in props)
     own_offsets = not sink and (exactly_once_worker or bool((props.get("offsets.storage.topic") or "").strip()))
     uses: dict[Kind, bool] = {

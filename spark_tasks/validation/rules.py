@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from spark_tasks.config.auto_tasks import AUTO, AUTO_MAX, MAX
-from spark_tasks.config.connector_keys import SINK
+from spark_tasks.config.connector_keys import QUEUE, SINK, queue_of
 from spark_tasks.config.definition import ConfigDef, ConfigValue, Type, parse_type
 from spark_tasks.config.types import invalid, shown
 from spark_tasks.errors import ConfigError
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 Values = dict[str, ConfigValue]
 
 _QUEUE_PREFIX: Final = "errors.deadletterqueue."
-QUEUE: Final = f"{_QUEUE_PREFIX}topic.name"
-_INTERNAL: Final = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
 
 
 def check_sink(subject: Subject, values: Values) -> None:
@@ -103,19 +101,15 @@ def _check_topics(subject: Subject, values: Values) -> None:
 
 def _check_queue(subject: Subject, values: Values) -> None:
     """Checks what Kafka Connect does not: its tasks would fail, or the letters would get among the cluster's data."""
-    topic = _text(subject, QUEUE)
+    topic = queue_of(subject.props)
     why = None
     if topic and not is_valid_topic(topic):
         why = str(InvalidTopicError.of(topic))
-    elif topic and topic in {_worker_topic(subject, key) for key in _INTERNAL}:
+    elif topic and topic in subject.worker.internal_topics:
         why = "this Connect cluster stores its own data in this topic; use another one"
     if why:
         value = values.setdefault(QUEUE, ConfigValue(QUEUE, topic))
         value.errors.append(str(invalid(QUEUE, topic, why)))
-
-
-def _worker_topic(subject: Subject, key: str) -> str:
-    return (subject.worker.get(key) or "").strip()
 
 
 def _check_queue_of_source(subject: Subject, values: Values) -> None:
@@ -130,7 +124,7 @@ def _check_queue_of_source(subject: Subject, values: Values) -> None:
 
 
 def _check_dead_letters(subject: Subject, values: Values) -> None:
-    topic = _text(subject, QUEUE)
+    topic = queue_of(subject.props)
     if not topic:
         return
     topics = [t for t in parse_type("topics", _text(subject, "topics"), Type.LIST) if t]
@@ -155,7 +149,7 @@ def _check_dead_letters(subject: Subject, values: Values) -> None:
 
 def _check_group(subject: Subject, values: Values) -> None:
     key = "consumer.override.group.id"
-    workers = subject.worker.get("group.id")
+    workers = subject.worker.group_id
     if key in subject.props:
         group = subject.props[key]
         value = values.setdefault(key, ConfigValue(key, group))
@@ -177,7 +171,7 @@ def check_source(subject: Subject, values: Values) -> None:
     _check_queue(subject, values)
     support = values["exactly.once.support"]
     if not support.errors and str(support.value).lower() == "required":
-        if not subject.exactly_once_worker:
+        if not subject.worker.exactly_once:
             support.errors.append("This worker does not have exactly-once source support enabled.")
         _add_plugin_error(support, lambda: _support_error(subject))
     boundary = values["transaction.boundary"]

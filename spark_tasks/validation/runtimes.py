@@ -14,12 +14,13 @@ from spark_tasks.validation.plugin_keys import lookup
 def check_runtimes(subject: Subject, chain: Iterable[Link], values: Mapping[str, ConfigValue]) -> None:
     """Adds errors of plugins of the other runtime that cannot run at their place in the chain."""
     java = is_java(subject.plugin)
-    for refusal in cut_of(subject.plugins, subject.props, subject.worker, is_sink=subject.is_sink, java=java)[1]:
+    defaults = subject.worker.converters
+    for refusal in cut_of(subject.plugins, subject.props, defaults, is_sink=subject.is_sink, java=java)[1]:
         values[refusal.key].errors.append(refusal.message)
-    if java or subject.worker.get("spark.master", "local").startswith("local"):
+    if java or not subject.worker.on_cluster:
         return
     named = [(link.type_key, link.kind, subject.props.get(link.type_key)) for link in chain]
-    named += [(key, kind, subject.props.get(key) or subject.worker.get(key)) for key, kind in CONVERTERS.items()]
+    named += [(key, kind, subject.props.get(key) or defaults.get(key)) for key, kind in CONVERTERS.items()]
     for key, kind, name in named:
         plugin = lookup(subject.plugins, kind, name)
         if plugin is not None and is_java(plugin):

@@ -11,7 +11,7 @@ import pytest
 from spark_tasks.plugins import Plugins
 from spark_tasks.sources.readers import StreamReader
 from spark_tasks.tasks.configs import make_task_configs
-from spark_tasks.validation import validate_connector
+from spark_tasks.validation import ValidationSettings, validate_connector
 
 EXAMPLE = Path(__file__).with_name("clock.py")
 GUIDE = Path(__file__).parents[2] / "docs" / "writing-a-connector.md"
@@ -38,8 +38,8 @@ def test_the_example_has_at_most_thirty_lines():
 
 def test_the_example_is_discovered_and_its_config_is_valid(plugins):
     assert plugins.connector_type(CONFIG) == "source"
-    assert validate_connector(CONFIG, plugins=plugins, worker={}).errors() == []
-    [error] = validate_connector({**CONFIG, "topic": None}, plugins=plugins, worker={}).errors()
+    assert validate_connector(CONFIG, plugins=plugins, worker=ValidationSettings()).errors() == []
+    [error] = validate_connector({**CONFIG, "topic": None}, plugins=plugins, worker=ValidationSettings()).errors()
     assert "Null value" in error
 
 

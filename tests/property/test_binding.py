@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_tasks.spark.residents.binding import KEEP_S, Choice, best_for
-from spark_tasks.spark.residents.fairness import FairQueue, Room
+from spark_tasks.spark.residents.fairness import FairQueue, Limits, Room
 
 TICK_S, START_S, TOTAL_S = 0.1, 0.3, 90.0
 SPARE = 1
@@ -31,7 +31,7 @@ class World:
         self.seconds, self.most, self.pause_s = seconds, most, pause_s
         self.later: list[tuple[float, str]] = []
         most_each = max(1, most * 3 // 4)
-        self.queue: FairQueue[float] = FairQueue(most_each, most_each)
+        self.queue: FairQueue[float] = FairQueue(Limits(most_each, most_each))
         self.now = 1.0
         self.starting: list[Process] = []
         self.busy: list[Process] = []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.spark.residents.fairness import BRIEF_S, FairQueue, Room, Use, connector_of
+from spark_tasks.spark.residents.fairness import BRIEF_S, FairQueue, Limits, Room, Use, connector_of
 from spark_tasks.spark.residents.turns import MOST_S
 
 TASKS = [f"{name}-{n}" for name in "abc" for n in range(3)]
@@ -18,7 +18,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["put", "take", "take", "end", "back"
 
 @given(STEPS, st.integers(1, 3), st.integers(1, 4))
 def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, max_per_task, max_per_connector):
-    queue: FairQueue[int] = FairQueue(max_per_task, max_per_connector)
+    queue: FairQueue[int] = FairQueue(Limits(max_per_task, max_per_connector))
     waiting: dict[str, deque[int]] = {task: deque() for task in TASKS}
     running: Counter[str] = Counter()
     for number, (step, task) in enumerate(steps):
@@ -59,7 +59,7 @@ def test_nothing_is_lost_or_duplicated_and_no_limit_is_exceeded(steps, max_per_t
 @given(st.lists(st.sampled_from(TASKS), min_size=1))
 def test_a_connector_waits_for_at_most_one_split_of_each_other_connector(tasks):
     """Regardless of how many splits another connector has queued."""
-    queue: FairQueue[str] = FairQueue(1000, 1000)
+    queue: FairQueue[str] = FairQueue(Limits(1000, 1000))
     for task in tasks:
         queue.put(task, task)
     order = [taken[0] for taken in iter(queue.take, None)]
@@ -72,12 +72,12 @@ def test_a_connector_waits_for_at_most_one_split_of_each_other_connector(tasks):
 
 def test_ending_a_split_that_never_ran_is_an_error():
     with pytest.raises(KeyError):
-        FairQueue[int](1, 1).ended("a-0")
+        FairQueue[int](Limits(1, 1)).ended("a-0")
 
 
 @given(st.lists(st.sampled_from(TASKS), min_size=1), st.sets(st.sampled_from("abc")), st.integers(0, 20))
 def test_connectors_that_have_no_process_are_passed_over_and_keep_their_turn(tasks, without, enough):
-    queue: FairQueue[str] = FairQueue(1000, 1000)
+    queue: FairQueue[str] = FairQueue(Limits(1000, 1000))
     for task in tasks:
         queue.put(task, task)
     first = next(queue.in_turn()).connector
@@ -97,7 +97,7 @@ BRIEF, LONG = st.sampled_from([0.01, 0.1, BRIEF_S]), st.sampled_from([0.3, 2.5, 
 @given(st.lists(BRIEF, min_size=2, max_size=4) | st.lists(LONG, min_size=2, max_size=4))
 def test_connectors_that_always_have_splits_get_the_same_time(seconds):
     """However long their splits are: each may be ahead by one more."""
-    queue: FairQueue[float] = FairQueue(1, 1)
+    queue: FairQueue[float] = FairQueue(Limits(1, 1))
     tasks = {f"{n}-0": cpu_s for n, cpu_s in enumerate(seconds)}
     for task, cpu_s in tasks.items():
         queue.put(task, cpu_s)
@@ -116,7 +116,7 @@ ENDLESS = st.sampled_from([0.3, 2.5, 10.0, 600.0])
 @given(st.lists(st.lists(ENDLESS, min_size=1, max_size=4), min_size=2, max_size=8))
 def test_nobody_has_to_wait_until_others_have_used_as_much_as_an_endless_split(seconds):
     """Only until each has used so much as one may be behind, and has had one more."""
-    queue: FairQueue[None] = FairQueue(1, 1)
+    queue: FairQueue[None] = FairQueue(Limits(1, 1))
     costs = {f"{n}-0": cycle(cost) for n, cost in enumerate(seconds)}
     for task in costs:
         queue.put(task, None)
@@ -134,7 +134,7 @@ def test_nobody_has_to_wait_until_others_have_used_as_much_as_an_endless_split(s
 @given(st.lists(ENDLESS, min_size=2, max_size=6), st.integers(0, 4), st.sampled_from([0.01, 2.5]))
 def test_who_could_not_run_makes_up_for_no_more_than_a_few_seconds(seconds, hang, hung_s):
     """As many of its splits hung as may run, or it had no process. Others went on meanwhile."""
-    queue: FairQueue[None] = FairQueue(hang or 1, hang or 1)
+    queue: FairQueue[None] = FairQueue(Limits(hang or 1, hang or 1))
     costs = {f"{n}-0": cpu_s for n, cpu_s in enumerate(seconds)}
     for task in ["hung-0"] * (hang + 300) + list(costs):
         queue.put(task, None)
@@ -156,7 +156,7 @@ def test_who_could_not_run_makes_up_for_no_more_than_a_few_seconds(seconds, hang
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 3))
 def test_if_there_are_few_processes_brief_and_other_splits_take_turns(brief, others, running):
     """Each connector has as many, roughly: a brief one has a part of the round in which it is not known yet."""
-    queue: FairQueue[float] = FairQueue(1, 1)
+    queue: FairQueue[float] = FairQueue(Limits(1, 1))
     for n in range(brief + others):
         queue.put(f"{n}-0", 0.0)
     turns, busy = Counter(), []

@@ -76,6 +76,9 @@ class SetSomethingUp:
         here.changes = "" if self.after else here.later
 
 
+IN_PLACE = "in the place of a process"  # the name of a thread
+
+
 class Threads:
     """A Launcher whose processes are threads; one that is killed is no longer heard."""
 
@@ -95,12 +98,12 @@ class Threads:
         self.asked += 1
         if self.broken:
             raise OSError(self.broken)
-        threading.Thread(target=self._serve, args=(ticket,), daemon=True).start()
+        threading.Thread(target=self._serve, args=(ticket,), name=IN_PLACE, daemon=True).start()
 
     def _serve(self, ticket: Ticket) -> None:
         with suppress(OSError), dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work:
             self.works.append(work)
-            threading.Thread(target=self._obey, args=(leash, work), daemon=True).start()
+            threading.Thread(target=self._obey, args=(leash, work), name=IN_PLACE, daemon=True).start()
             here.changes = here.later = ""
             while split := wire.receive(work):
                 if split.startswith(wire.OTHER) and here.later:
@@ -195,6 +198,11 @@ class Processes(Threads):
         return all(process.poll() is not None for process in self.started)
 
 
+def await_threads() -> None:
+    """Until those that were in the place of processes have ended, in earlier tests."""
+    wait_until(lambda: not any(thread.name == IN_PLACE for thread in threading.enumerate()), 10)
+
+
 class Rig:
     def __init__(self, max_processes: int = MAX_PROCESSES) -> None:
         self.died = 0
@@ -228,3 +236,10 @@ class Rig:
 
     def idle(self, count: int) -> None:
         wait_until(lambda: len(self.processes.idle) >= count, what=f"{count} idle ones")
+
+    def keep_only(self, connector: str) -> None:
+        """Ends the idle processes of other connectors."""
+        wait_until(lambda: any(one.connector == connector for one in self.processes.idle))
+        with self.lock:
+            for resident in [one for one in self.processes.idle if one.connector != connector]:
+                self.processes.end_idle(resident)

@@ -30,6 +30,7 @@ UNITS: Final[tuple[tuple[str, ...], ...]] = (
     ("integration/test_engine.py",),
     ("integration/test_letters_once.py",),
     ("integration/test_dead_letters.py",),
+    ("integration/test_engine_start.py",),
     ("integration/test_spark_cluster.py",),
     ("integration/test_worker_crash.py",),
     ("integration/test_letters_crash.py",),

@@ -24,3 +24,37 @@ def nodes(file: Path) -> tuple[ast.AST, ...]:
                 found += [item for item in value if isinstance(item, ast.AST)]
     gc.freeze()  # they live until the end; otherwise half a million of them are visited again and again
     return tuple(found)
+
+
+@cache
+def imports(file: Path) -> frozenset[str]:
+    """Every module that a file imports, those inside functions too; `from a import b` counts as a and as a.b."""
+    found: set[str] = set()
+    for node in nodes(file):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(found)
+
+
+def module(file: Path) -> str:
+    parts = file.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module(f): f for f in FILES}
+
+
+@cache
+def ours(file: Path) -> frozenset[str]:
+    """The modules of ours that a file imports; `from a import b` means a.b where that is a module, else a."""
+    found: set[str] = set()
+    for node in nodes(file):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            named = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else str(node.module) for name in named}
+    return frozenset(found & MODULES.keys())

@@ -81,6 +81,14 @@ class Taken(NamedTuple, Generic[T]):
     brief: bool
 
 
+class Limits(NamedTuple):
+    """How many splits of a task, of a connector, and of all connectors that linger may run at the same time."""
+
+    per_task: int
+    per_connector: int
+    lingering: int = 1 << 30
+
+
 class Demand(NamedTuple):
     """A connector, how many of its splits may run now, and how many are running."""
 
@@ -121,14 +129,10 @@ class _Connector(Generic[T]):
 
 
 class FairQueue(Generic[T]):
-    """`take` returns the next split, which counts as running until `ended` is called. `max_lingering`: how many splits
-    of connectors that linger may run at the same time.
-    """
+    """`take` returns the next split, which counts as running until `ended` is called. `limits` may change."""
 
-    def __init__(self, max_per_task: int, max_per_connector: int, max_lingering: int = 1 << 30) -> None:
-        self.max_per_task = max_per_task
-        self.max_per_connector = max_per_connector
-        self.max_lingering = max_lingering
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
         self._connectors: dict[str, _Connector[T]] = {}
         self._brief, self._others = Turns(), Turns()
         self._running: Counter[str] = Counter()  # by task
@@ -182,9 +186,9 @@ class FairQueue(Generic[T]):
         return item
 
     def _next_task(self, connector: _Connector[T]) -> str | None:
-        if connector.running >= self.max_per_connector:
+        if connector.running >= self.limits.per_connector:
             return None
-        return next((task for task in connector.tasks if self._running[task] < self.max_per_task), None)
+        return next((task for task in connector.tasks if self._running[task] < self.limits.per_task), None)
 
     def takeable(self, room: Room = ENOUGH) -> int:
         """How many splits successive calls of `take` would return now."""
@@ -199,10 +203,11 @@ class FairQueue(Generic[T]):
                 if enough <= 0:
                     break
                 connector = self._connectors[name]
-                most = min(enough, self.max_per_connector - connector.running)
+                most = min(enough, self.limits.per_connector - connector.running)
                 if connector.lingers:
                     most = min(most, lingering)
-                each = (min(len(items), self.max_per_task - self._running[t]) for t, items in connector.tasks.items())
+                each = (min(len(items), self.limits.per_task - self._running[task])
+                        for task, items in connector.tasks.items())
                 count = min(most, sum(each))
                 if count > 0:
                     enough -= count
@@ -211,10 +216,10 @@ class FairQueue(Generic[T]):
 
     def room_to_linger(self) -> int:
         """How many more splits of connectors that linger may run. Only looks closely if that might be none."""
-        if self._total < self.max_lingering:
-            return self.max_lingering - self._total
+        if self._total < self.limits.lingering:
+            return self.limits.lingering - self._total
         linger = (n for task, n in self._running.items() if self._connectors[connector_of(task)].lingers)
-        return self.max_lingering - sum(linger)
+        return self.limits.lingering - sum(linger)
 
     def ended(self, task: str, use: Use | None = None, *, lingered: bool = False) -> None:
         """A split that `take` returned has ended. `use`: None if it has not begun. `lingered`: it was found to hold

@@ -33,8 +33,6 @@ _logger = logging.getLogger(__name__)
 Hangs = Callable[[str, str], None]  # the task, and what is wrong
 TICK_S = 0.5
 QUICK_S = 0.05  # while splits wait: running ones may turn out to use no CPU
-BUSY = 0.25  # the share of a CPU above which a process is not considered to wait
-LONG_S = 3.0  # a split that has been running for longer leaves its share of the CPU to the system
 SUSPENDED_S = 3.0  # a process that is suspended for longer while it runs a split is replaced
 STARTING_S = 2.0  # before Spark is asked why a process has not joined
 STACK_S = 2.0  # how long a process may take to write its stacks
@@ -109,25 +107,14 @@ class Monitor:
                 self._pool.processes.never_joined(resident, why)
 
     def _find_exempt(self) -> None:
-        """Finds splits that do not count as running: those that use no CPU, and those that have been running for long,
-        since endless loops of one plugin must not keep all others from running; the system lets them share the CPUs.
-        Not on other machines: there the cores of the cluster limit how many run.
+        """Finds splits that do not count as running: see Resident.measure. On other machines none counts: there the
+        cores of the cluster limit how many run.
         """
         now = time.monotonic()
         for resident in self._pool.processes.residents.values():
-            if resident.item is None or resident.line is None or now - resident.since < QUICK_S:
-                continue
-            if not resident.line.pid:
-                resident.exempt = True
-                continue
-            used = cpu_use(resident.line.pid)
-            if used is None:  # not on this system
-                resident.exempt = True
-                continue
-            new_s, since_s = resident.look(now, used.seconds)
-            if since_s:  # a process that is ready to run only waits for a CPU
-                waits = not used.runnable and new_s < BUSY * since_s
-                resident.exempt = waits or now - resident.since > LONG_S
+            if resident.item is not None and resident.line is not None and now - resident.since >= QUICK_S:
+                pid = resident.line.pid
+                resident.measure(now, cpu_use(pid) if pid else None)
 
     def _find_long(self) -> None:
         """Tells the queue of splits that use the CPU, or hold their process, for long; they may never end."""

@@ -32,9 +32,7 @@ class Pool:
         self, settings: ExecutorSettings, listener: Expects, lock: threading.Condition, died: Callable[[], None]
     ) -> None:
         self.batches: dict[Future[list[Any]], SplitBatch] = {}
-        most = settings.max_per_connector(settings.max_processes)
-        lingering = settings.max_lingering(settings.max_processes)
-        self.queue: FairQueue[Item] = FairQueue(min(settings.running, most), most, lingering)
+        self.queue: FairQueue[Item] = FairQueue(settings.limits(settings.max_processes))
         self._settings = settings
         self._lock = lock
         self.processes = ProcessManager(
@@ -68,10 +66,7 @@ class Pool:
         """Limits connectors and tasks by the number of processes that there may be now. It changes with the launcher,
         and in a cluster with its size. The caller holds the lock.
         """
-        queue = self.queue
-        queue.max_per_connector = self._settings.max_per_connector(self.processes.launchers.most)
-        queue.max_per_task = min(self._settings.running, queue.max_per_connector)
-        queue.max_lingering = self._settings.max_lingering(self.processes.launchers.most)
+        self.queue.limits = self._settings.limits(self.processes.launchers.most)
 
     def cancel(self, future: Future[list[Any]]) -> None:
         """Gives up a batch: the processes of running splits are killed, waiting splits are dropped."""

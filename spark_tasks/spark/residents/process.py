@@ -8,11 +8,15 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from spark_tasks.process.process_state import CpuUse
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item
 from spark_tasks.spark.residents.fairness import Use
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.wire import Ticket
+
+BUSY = 0.25  # the share of a CPU above which a process is not considered to wait
+LONG_S = 3.0  # a split that has been running for longer leaves its share of the CPU to the system
 
 
 class Launcher(Protocol):
@@ -85,6 +89,19 @@ class Resident:
         new = max(0.0, cpu_s - before)
         self.used_s += new
         return new, now - at
+
+    def measure(self, now: float, used: CpuUse | None) -> None:
+        """Decides whether its split counts as running: not if it uses no CPU or has been running for long, since
+        endless loops of one plugin must not keep all others from running; the system lets them share the CPUs. `used`:
+        None if that is not known.
+        """
+        if used is None:
+            self.exempt = True
+            return
+        new_s, since_s = self.look(now, used.seconds)
+        if since_s:  # a process that is ready to run only waits for a CPU
+            waits = not used.runnable and new_s < BUSY * since_s
+            self.exempt = waits or now - self.since > LONG_S
 
     def use(self, now: float) -> Use:
         """What its split has used, if there is no outcome that says it: all that one CPU has in the time for which

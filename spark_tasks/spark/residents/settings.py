@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 
 from spark_tasks.spark.executor import MAX_RESULT_BYTES
+from spark_tasks.spark.residents.fairness import Limits
 
 MODE = "heeler.executors.mode"
 RESIDENT, BATCH = "resident", "batch"
@@ -39,6 +40,11 @@ class ExecutorSettings:
     spare: int = 1
     mode: str = RESIDENT
     max_result_bytes: int = MAX_RESULT_BYTES
+
+    def limits(self, processes: int) -> Limits:
+        """The limits of the queue if there may be so many processes."""
+        most = self.max_per_connector(processes)
+        return Limits(min(self.running, most), most, self.max_lingering(processes))
 
     def max_per_connector(self, processes: int) -> int:
         """How many splits of a connector may run at the same time if there may be so many processes: fewer."""

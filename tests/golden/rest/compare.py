@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.golden.rest.record import contains
-from tests.golden.rest.scenarios import Step
+from tests.golden.rest.steps import Step
 
 # Texts of Java's parser that we do not imitate to the last word: what comes before these marks is the same.
 CUT = re.compile(r"\n at \[Source|, not marked as ignorable|, available connectors are:")

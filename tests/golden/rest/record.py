@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.golden.rest.scenarios import FORGED, SCENARIOS, SIGNED, Step
+from tests.golden.rest.scenarios import SCENARIOS
+from tests.golden.rest.steps import FORGED, SIGNED, Step
 
 HEADERS = ("Content-Type", "Location", "Allow", "WWW-Authenticate")  # the answer's headers that mean something
 

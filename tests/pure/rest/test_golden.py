@@ -11,7 +11,8 @@ from werkzeug.test import Client
 from spark_tasks.plugins import PluginInfo
 from tests.golden.rest.compare import check, recorded
 from tests.golden.rest.record import headers, payload
-from tests.golden.rest.scenarios import SCENARIOS, Step
+from tests.golden.rest.scenarios import SCENARIOS
+from tests.golden.rest.steps import Step
 from tests.rigs.fake_herder import KEY, FakeWorker
 from tests.rigs.fake_plugins import FILE, validation_key
 from tests.rigs.rest_apps import client_of

@@ -12,6 +12,7 @@ from actors.system.validation import MAX_ABANDONED, Validation, describe_plugin
 from actors.ticker import Ticker
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Plugins
+from spark_tasks.validation import ValidationSettings
 from tests.rigs.plugin_under_test import FOUND, Scripted
 from tests.rigs.support import no_thread
 
@@ -33,7 +34,7 @@ def answers():
 
 
 def validation(ticker, deadline_ms=60_000, resolve=dict):
-    return Validation(PLUGINS, {"group.id": "g"}, resolve, ticker, deadline_ms=deadline_ms)
+    return Validation(PLUGINS, ValidationSettings(group_id="g"), resolve, ticker, deadline_ms=deadline_ms)
 
 
 def ask(made, config, answers):

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSource
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins.api import SinkConnector, SourceConnector
-from spark_tasks.validation import validate_connector
+from spark_tasks.validation import ValidationSettings, validate_connector
 from tests.rigs.tasks import plugins_with
 
 
@@ -39,7 +39,8 @@ class Careless(SourceConnector):
 
 def errors() -> list[str]:
     config = {"name": "c", "connector.class": f"{__name__}.Careless", "topic": "t"}
-    return validate_connector(config, plugins=plugins_with(f"{__name__}:Careless"), worker={}).errors()
+    plugins = plugins_with(f"{__name__}:Careless")
+    return validate_connector(config, plugins=plugins, worker=ValidationSettings()).errors()
 
 
 def test_a_validation_may_return_a_single_message(monkeypatch: pytest.MonkeyPatch) -> None:

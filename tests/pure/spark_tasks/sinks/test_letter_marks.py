@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,31 +15,17 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.sinks import letter_marks
 from spark_tasks.sinks.letter_marks import LetterMarks, metadata, parsed
+from tests.rigs.sink_group import MemberInMemory
 
 A, B = ("t", 0), ("t", 1)
 
 
-class Group:
-    """The committed offsets of a consumer group, with their metadata."""
-
-    def __init__(self) -> None:
-        self.committed: dict[TopicPartition, tuple[int, str]] = {}
-        self.requests = 0
-
-    def committed_metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        self.requests += 1
-        return {tp: self.committed[tp][1] for tp in partitions if tp in self.committed}
-
-    def commit(self, offsets: Mapping[TopicPartition, int], _timeout_ms: int, text: str) -> None:
-        self.committed |= {partition: (offset, text) for partition, offset in offsets.items()}
-
-
 class Rig:
     def __init__(self) -> None:
-        self.group: Any = Group()
+        self.group: Any = MemberInMemory()
         self.flushed = 0
         self.marks = LetterMarks(ErrorHandling(), "g")
-        self.marks.active = True
+        self.marks.activate("c-0")
 
     def complete(self, positions: Mapping[TopicPartition, int]) -> None:
         self.marks.complete(lambda: positions, self.group, self._flush, 1)
@@ -66,17 +52,17 @@ def test_a_new_partition_gets_a_mark_which_is_committed_at_its_position(ends: li
     assert rig.group.requests == 1, "of all partitions together"
     ends[0] = 9
     rig.complete({A: 10, B: 0})
-    assert rig.group.committed == {A: (10, "heeler-letters:4,0"), B: (0, "heeler-letters:4,0")}
+    assert rig.group.stored == {A: (10, "heeler-letters:4,0"), B: (0, "heeler-letters:4,0")}
     assert (rig.since(A), rig.flushed) == ((4, 0), 1)
     assert rig.marks.of(B).transactional_id == "g-letters-t-1"  # type: ignore[union-attr]
 
 
 def test_a_committed_mark_is_used_by_another_task(ends: list[int]) -> None:
     rig = Rig()
-    rig.group.committed[A] = (10, "heeler-letters:2")
+    rig.group.stored[A] = (10, "heeler-letters:2")
     rig.complete({A: 12})
     assert rig.since(A) == (2,), "the sink is ahead of the group"
-    assert rig.group.committed == {A: (10, "heeler-letters:2")}
+    assert rig.group.stored == {A: (10, "heeler-letters:2")}
     assert ends == [4, 0]
 
 
@@ -84,15 +70,15 @@ def test_a_committed_mark_is_used_by_another_task(ends: list[int]) -> None:
 def test_a_position_that_was_set_back_gets_a_new_mark() -> None:
     """The partition was created again, or its offsets were reset, which leaves no mark."""
     rig = Rig()
-    rig.group.committed |= {A: (10, "heeler-letters:2"), B: (10, "")}
+    rig.group.stored |= {A: (10, "heeler-letters:2"), B: (10, "")}
     rig.complete({A: 10, B: 10})
     assert (rig.since(A), rig.since(B)) == ((2,), (4, 0))
     rig.complete({A: 3, B: 10})
     assert rig.since(A) == (4, 0)
-    assert rig.group.committed == {A: (3, "heeler-letters:4,0"), B: (10, "heeler-letters:4,0")}
+    assert rig.group.stored == {A: (3, "heeler-letters:4,0"), B: (10, "heeler-letters:4,0")}
     rig.marks.advance(A, 20, 20, None)
     rig.complete({A: 19, B: 10})
-    assert rig.group.committed[A] == (19, "heeler-letters:4,0")
+    assert rig.group.stored[A] == (19, "heeler-letters:4,0")
 
 
 @pytest.mark.usefixtures("ends")
@@ -107,7 +93,7 @@ def test_a_sink_resumes_before_the_last_refused_records(
     """Their letters are found after a retriable error, and by another task."""
     for forget in (False, True):
         rig = Rig()
-        rig.group.committed[A] = (50, "heeler-letters:2")
+        rig.group.stored[A] = (50, "heeler-letters:2")
         rig.complete({A: 50})
         rig.marks.advance(A, 100, written_to, search)
         assert rig.since(A) == (7,), "no record from 100 on had a letter then"
@@ -125,20 +111,20 @@ def test_a_sink_resumes_before_the_last_refused_records(
 def test_a_position_that_went_back_in_the_log_gets_a_new_mark() -> None:
     """The log has lost records, of which some had letters; others will have their offsets."""
     rig = Rig()
-    rig.group.committed[A] = (0, "heeler-letters:2")
+    rig.group.stored[A] = (0, "heeler-letters:2")
     rig.complete({A: 0})
     rig.marks.failed()
     rig.complete({A: 0})
     rig.marks.advance(A, 20, 10, Search((3,), 18))
     rig.complete({A: 15})
-    assert rig.group.committed[A] == (15, "heeler-letters:4,0")
+    assert rig.group.stored[A] == (15, "heeler-letters:4,0")
     assert rig.since(A) == (4, 0)
 
 
 @pytest.mark.usefixtures("ends")
 def test_a_mark_waits_for_the_letters_of_a_longer_attempt() -> None:
     rig = Rig()
-    rig.group.committed[A] = (0, "heeler-letters:2")
+    rig.group.stored[A] = (0, "heeler-letters:2")
     rig.complete({A: 0})
     rig.marks.advance(A, 500, 500, Search((7,), 900))
     assert rig.since(A) == (2,)
@@ -158,16 +144,16 @@ def test_a_mark_advances_with_letters_and_is_committed_with_offsets() -> None:
     assert rig.since(A) == (7, 1)
     assert rig.marks.metadata([A, B]) == {A: "heeler-letters:7,1"}
     rig.marks.forget()
-    rig.group.committed[A] = (9, "heeler-letters:3")
+    rig.group.stored[A] = (9, "heeler-letters:3")
     rig.complete({A: 9})
     assert rig.since(A) == (3,), "as another member may have committed it"
 
 
 def test_without_a_queue_or_offsets_of_the_sink_there_are_no_marks() -> None:
     rig = Rig()
-    rig.marks.active = False
+    rig.marks = LetterMarks(ErrorHandling(), "g")
     rig.complete({A: 0})
-    assert (rig.marks.of(A), rig.marks.metadata([A]), rig.group.committed) == (None, {}, {})
+    assert (rig.marks.of(A), rig.marks.metadata([A]), rig.group.stored) == (None, {}, {})
 
 
 @given(st.lists(st.integers(0, 10**18 - 1), min_size=1, max_size=50).map(tuple))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from spark_tasks.errors import RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.transactional_offsets import GroupGeneration
 from spark_tasks.sinks.letters_kept import LettersKept
+from tests.rigs.sink_group import MemberInMemory
 
 A, B = ("t", 0), ("t", 1)
 NONE = WrittenLetters()
@@ -22,31 +23,12 @@ def letters(*offsets: int) -> WrittenLetters:
     return NONE.with_more(offsets)
 
 
-class Group:
-    """A consumer group: its generation, and the committed offsets with their metadata."""
-
-    def __init__(self) -> None:
-        self.committed: dict[TopicPartition, tuple[int, str]] = {}
-        self.requests = 0
-        self.current: tuple[int, str] | None = (3, "member")
-
-    def generation(self) -> tuple[int, str] | None:
-        return self.current
-
-    def committed_metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        self.requests += 1
-        return {tp: self.committed[tp][1] for tp in partitions if tp in self.committed}
-
-    def commit(self, offsets: Mapping[TopicPartition, int], _timeout_ms: int, text: str) -> None:
-        self.committed |= {partition: (offset, text) for partition, offset in offsets.items()}
-
-
 class Rig:
     def __init__(self) -> None:
-        self.group: Any = Group()
+        self.group: Any = MemberInMemory()
         self.flushed = 0
-        self.kept = LettersKept("g")
-        self.kept.active = True
+        self.kept = LettersKept("g", can_commit=True)
+        self.kept.activate("c-0")
 
     def complete(self, positions: Mapping[TopicPartition, int]) -> None:
         self.kept.complete(lambda: positions, self.group, self._flush, 1)
@@ -64,7 +46,7 @@ def test_a_new_partition_begins_with_none_which_is_committed_at_its_position() -
     rig = Rig()
     assert not rig.kept.knows(A)
     rig.complete({A: 10, B: 0})
-    assert rig.group.committed == {A: (10, NONE.text()), B: (0, NONE.text())}
+    assert rig.group.stored == {A: (10, NONE.text()), B: (0, NONE.text())}
     assert rig.kept.of(B) == LettersInGroup("g-letters-t-1", GroupGeneration("g", 3, "member"), 0)
     assert rig.kept.knows(A)
 
@@ -106,15 +88,15 @@ def test_a_position_that_went_back_in_the_log_begins_with_none() -> None:
     rig.complete({A: 0})
     rig.kept.advance(A, 20, 10, letters(12, 18))
     rig.complete({A: 15})
-    assert rig.group.committed[A] == (15, NONE.text())
+    assert rig.group.stored[A] == (15, NONE.text())
     assert rig.kept.metadata([A]) == {A: NONE.text()}
 
 
 def test_letters_that_are_committed_are_kept_by_another_task() -> None:
     rig = Rig()
-    rig.group.committed[A] = (10, letters(11, 14).text())
+    rig.group.stored[A] = (10, letters(11, 14).text())
     rig.complete({A: 12})
-    assert rig.group.committed[A] == (10, letters(11, 14).text())
+    assert rig.group.stored[A] == (10, letters(11, 14).text())
     assert rig.resume(A) == 12
     rig.kept.advance(A, 20, 20, None)
     assert rig.kept.metadata([A, B]) == {A: NONE.text()}
@@ -126,10 +108,10 @@ def test_a_position_that_was_set_back_begins_with_none(by: str) -> None:
     rig.complete({A: 0})
     rig.kept.advance(A, 20, 10, letters(12))
     if by == "a reset":
-        rig.group.committed[A] = (5, "")
+        rig.group.stored[A] = (5, "")
         rig.kept.forget()
     rig.complete({A: 5})
-    assert rig.group.committed[A] == (5, NONE.text())
+    assert rig.group.stored[A] == (5, NONE.text())
     assert rig.resume(A) == 5
     assert rig.kept.metadata([A]) == {A: NONE.text()}
 
@@ -142,10 +124,10 @@ def test_letters_of_records_that_the_sink_may_read_again_are_kept() -> None:
     rig.kept.advance(A, 20, 18, letters(*range(10), 12, 18, 19))
     assert rig.kept.metadata([A]) == {A: letters(18, 19).text()}
     assert rig.resume(A) == 18
-    rig.group.committed[A] = (20, letters(18, 19).text())
+    rig.group.stored[A] = (20, letters(18, 19).text())
     rig.kept.failed()
     rig.complete({A: 18})
-    assert rig.group.committed[A] == (20, letters(18, 19).text()), "the sink resumes there, which is no reset"
+    assert rig.group.stored[A] == (20, letters(18, 19).text()), "the sink resumes there, which is no reset"
     rig.kept.advance(A, 25, 25, None)
     assert rig.kept.metadata([A]) == {A: NONE.text()}
 
@@ -154,7 +136,7 @@ def test_after_a_failure_they_are_read_again() -> None:
     """A part of the batch may have committed letters."""
     rig = Rig()
     rig.complete({A: 0})
-    rig.group.committed[A] = (0, letters(3).text())
+    rig.group.stored[A] = (0, letters(3).text())
     rig.kept.failed()
     rig.complete({A: 0})
     rig.kept.advance(A, 2, 2, None)
@@ -166,13 +148,20 @@ def test_no_batch_begins_during_a_rebalance() -> None:
     rig.group.current = None
     with pytest.raises(RetriableError, match="rebalances"):
         rig.complete({A: 0})
-    assert rig.group.committed == {}
+    assert rig.group.stored == {}
 
 
 def test_without_a_queue_or_offsets_of_the_sink_nothing_is_kept() -> None:
     rig = Rig()
-    rig.kept.active = False
+    rig.kept = LettersKept("g", can_commit=True)
     rig.complete({A: 0})
     rig.kept.advance(A, 5, 5, None)
-    assert (rig.kept.of(A), rig.kept.metadata([A]), rig.group.committed, rig.flushed) == (None, {}, {}, 0)
+    assert (rig.kept.of(A), rig.kept.metadata([A]), rig.group.stored, rig.flushed) == (None, {}, {}, 0)
     assert rig.kept.knows(A)
+
+
+def test_nothing_is_kept_if_the_group_is_in_another_cluster(caplog: pytest.LogCaptureFixture) -> None:
+    kept = LettersKept("g", can_commit=False)
+    kept.activate("c-0")
+    assert (kept.active, kept.knows(A), kept.of(A)) == (False, True, None)
+    assert "has other bootstrap.servers than the consumer of c-0" in caplog.text

@@ -8,7 +8,7 @@ import pytest
 
 from spark_tasks.config.masking import MASK, process_secrets
 from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfigProvider
-from spark_tasks.validation import validate_connector
+from spark_tasks.validation import ValidationSettings, validate_connector
 from tests.rigs.java_plugins import java_like
 
 PLUGINS = java_like()
@@ -20,7 +20,7 @@ def said(secret: str, **config: str) -> str:
     resolve = ConfigTransformer({"env": EnvVarConfigProvider({"S": secret})}).transform
     raw = {**SOURCE, **{key.replace("_", "."): value for key, value in config.items()}}
     try:
-        infos = validate_connector(raw, plugins=PLUGINS, worker={}, resolve=resolve)
+        infos = validate_connector(raw, plugins=PLUGINS, worker=ValidationSettings(), resolve=resolve)
     except Exception as error:  # noqa: BLE001 - it is the answer
         return f"{type(error).__name__}: {error}"
     return json.dumps(infos.to_json(), ensure_ascii=False) + infos.message()

@@ -11,6 +11,7 @@ import pytest
 from heeler.worker.config import WorkerConfig
 from heeler.worker.keys.ignored import IGNORED, REFUSED, why_ignored
 from heeler.worker.keys.worker import WORKER_KEYS
+from heeler.worker.part_settings import validation_settings
 from spark_tasks.config import unsupported
 from spark_tasks.config.client_keys import client_config_def
 from spark_tasks.config.connector_keys import SINK, SOURCE
@@ -133,9 +134,9 @@ def test_all_refused_settings_are_reported_together():
 def test_a_connector_requests_unsupported_client_settings(override, worker):
     config = {"name": "a", "connector.class": "FileStreamSink", "topics": "t", "file": "lines"}
     worker = {**BASE, "sasl.mechanism": "PLAIN", **worker}
-    plugins = Plugins()
-    assert validate_connector(config, plugins=plugins, worker=worker).error_count == 0
-    infos = validate_connector(config | override, plugins=plugins, worker=worker)
+    plugins, settings = Plugins(), validation_settings(worker)
+    assert validate_connector(config, plugins=plugins, worker=settings).error_count == 0
+    infos = validate_connector(config | override, plugins=plugins, worker=settings)
     assert infos.error_count == 1
     assert "heeler cannot honor it" in infos.message()
     # One that Java stored fails, and says why.

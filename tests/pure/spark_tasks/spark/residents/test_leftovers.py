@@ -1,4 +1,4 @@
-"""What still runs when a split has ended: test_process_manager.py has the threads."""
+"""What still runs when a split has ended."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 
 from spark_tasks.process.process_state import start_of
 from spark_tasks.spark.residents.leftovers import MANY, Leftovers
+from tests.rigs.executors import Processes, Rig, await_threads
+from tests.rigs.splits import Answer, ForgetAlarm, ImportModule, ImportUsual, LeaveBehind
 from tests.rigs.support import wait_until
 
 
@@ -56,6 +58,7 @@ def wait_for(lock: _thread.LockType) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 def test_threads_of_c_code_count_too_and_those_of_kafka_clients_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_tasks.spark.residents.leftovers.MANY", 3)
+    await_threads()  # fewer of them later would make up for those of this test
     leftovers, stop = Leftovers(), threading.Event()
     kept = [threading.Thread(target=stop.wait, name=f"kafka-io-{n}") for n in range(5)]
     try:
@@ -88,3 +91,39 @@ def test_a_process_that_has_ended_and_that_nobody_has_waited_for_is_no_leftover(
         assert ended.stdout.read() == b""
         wait_until(lambda: start_of(ended.pid) is None)
         assert leftovers.end()
+
+
+@pytest.mark.integration  # processes of their own
+def test_an_alarm_that_a_plugin_has_forgotten_does_not_hit_other_connectors(
+    real: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real.processes, "grow", lambda _wanted: None)  # it stays the only one
+    (pid,) = real.submit("a-0", ForgetAlarm()).result(30)
+    assert real.submit("b-0", ImportModule(), Answer(1, 1.5)).result(30)[0][-1] == pid
+
+
+@pytest.mark.integration  # processes of their own
+def test_usual_plugins_share_processes(
+    real: Rig, processes: Processes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds, most, grow = 3, 2, real.processes.grow
+    monkeypatch.setattr(real.processes, "grow", lambda wanted: grow(min(wanted, most - len(processes.started))))
+    for _ in range(rounds):
+        batches = [real.submit(f"c{number}-0", ImportUsual()) for number in range(50)]
+        pids = {batch.result(60)[0] for batch in batches}
+        assert pids <= {process.pid for process in processes.started}
+    assert len(processes.started) == most
+    assert "executor process" not in caplog.text, "none is replaced, or kept for a connector"
+
+
+@pytest.mark.integration  # processes of their own
+@pytest.mark.parametrize("kind", ["loop", "timer", "threads"])
+def test_a_process_in_which_a_plugin_still_runs_is_replaced_for_other_connectors(
+    kind: str, real: Rig, processes: Processes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (pid,) = real.submit("a-0", LeaveBehind(kind)).result(30)
+    real.keep_only("a")
+    assert real.submit("b-0", ImportModule()).result(30)[0][-1] != pid
+    assert "that connector a has left behind" in caplog.text
+    wait_until(lambda: [p.poll() for p in processes.started if p.pid == pid] == [-signal.SIGKILL])
+    assert real.died == 0, "it was expected to end"

@@ -12,7 +12,7 @@ import pytest
 
 from spark_tasks.process.process_state import CpuUse
 from spark_tasks.spark.context import SparkLostError
-from spark_tasks.spark.residents import fairness, monitor, process_manager
+from spark_tasks.spark.residents import fairness, monitor, process, process_manager
 from spark_tasks.spark.residents.monitor import Monitor
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
@@ -52,12 +52,12 @@ def test_splits_that_use_the_cpu_for_long_do_not_keep_others_from_running(
     rig: Rig, reports: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert reports == []
-    monkeypatch.setattr(monitor, "LONG_S", math.inf)
+    monkeypatch.setattr(process, "LONG_S", math.inf)
     monkeypatch.setattr(monitor, "cpu_use", lambda _pid: CpuUse(time.process_time(), runnable=True))
     endless = [rig.gate(f"e-{n}", f"endless-{n}") for n in range(SETTINGS.running)]
     waits = rig.submit("a-0", Answer(1))
     assert not rig.settled(waits)
-    monkeypatch.setattr(monitor, "LONG_S", 0.1)
+    monkeypatch.setattr(process, "LONG_S", 0.1)
     assert waits.result(10) == [1], "while the others still run"
     for n, future in enumerate(endless):
         gates[f"endless-{n}"].set()
@@ -68,7 +68,7 @@ def test_splits_that_turn_out_to_be_long_do_not_keep_brief_ones_from_running(
     rig: Rig, reports: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert reports == []
-    monkeypatch.setattr(monitor, "LONG_S", math.inf)
+    monkeypatch.setattr(process, "LONG_S", math.inf)
     monkeypatch.setattr(fairness, "LINGERING_S", math.inf)
     monkeypatch.setattr(fairness, "BRIEF_S", math.inf)
     monkeypatch.setattr(monitor, "cpu_use", lambda _pid: CpuUse(time.monotonic(), runnable=True))
