@@ -140,7 +140,8 @@ class Reaper:
         to `guard`. Returns False if it takes longer.
         """
         deadline = None if within_s is None else time.monotonic() + within_s
-        while self._running() or self._guarded or (self._adopts and self._look()):  # in this order: the last one may end meanwhile
+        # In this order: the last one may end meanwhile.
+        while self._running() or self._guarded or (self._adopts and self._look()):
             left = None if deadline is None else 1000 * (deadline - time.monotonic())
             if left is not None and left <= 0:
                 return False

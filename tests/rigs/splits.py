@@ -194,7 +194,7 @@ class LeaveProcesses:
                 subprocess.Popen(["sleep", "600"], start_new_session=True).pid]
         Path(self.file).write_text(" ".join(map(str, pids)) + "\n")
         if self.how in {"hang", "unleashed"}:
-            for number in map(int, os.listdir("/proc/self/fd")):
+            for number in [int(file.name) for file in Path("/proc/self/fd").iterdir()]:
                 with suppress(OSError):
                     if number > 2 and (self.how == "hang" or fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ASYNC):
                         os.close(number)
