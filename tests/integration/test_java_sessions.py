@@ -154,9 +154,9 @@ def test_a_plugin_that_does_not_wait_for_data_is_told_apart(host, tmp_path, poll
     task = scripted(host, tmp_path / "notes", poll)
     assert task.until("started") == ["started"]
     task.connection.tell("resume")
-    stack = wait_until(lambda: next((s for n, (w, s) in calls_of(task).items() if n == method and not w), None))
-    assert state in stack.split("\n")[0]
-    assert "heeler.tests.Script$" in stack
+    stacks = wait_until(lambda: [s for n, (w, s) in calls_of(task).items()
+                                 if n == method and not w and state in s.split("\n")[0]])
+    assert "heeler.tests.Script$" in stacks[0]
     (tmp_path / "notes.open").touch()
 
 
