@@ -137,6 +137,18 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginCall:
+    """A call of a plugin in another process that has not returned. `waits`: it waits for data, which it may do for as
+    long as it likes.
+    """
+
+    method: str
+    seconds: float
+    waits: bool
+    stack: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """The worker's settings for tasks, parsed when it starts. `clients`: the worker's properties for the Kafka clients
     of connectors (see client_properties); `converters`: those for the default converters, and `plugin.path`.
@@ -182,6 +194,8 @@ class TaskRunner(Protocol):
 
     If a method raises, the task becomes FAILED and `close` is called. Runners may have more attributes:
     - `batch`, read on any thread: the future from Engine.submit of the batch in flight, or None
+    - `events`, read on any thread: changes with each event of the plugin, if it runs in another process
+    - `plugin_calls()`: the calls of the plugin there; the next `events` follows when one of them returns. Takes seconds
     - `replay(order)`: replays the dead letter queue, see SinkTask
     - `restarting`: the task's process has ended and the task starts again in a new one; the task's status shows this
     """

@@ -1,6 +1,9 @@
 """Finds connectors and tasks that have work but make no progress: a call of the plugin that does not return, or a batch
 that does not end (task.progress.timeout.ms). It reports them to the herder, which decides what follows, with a stack
 trace.
+
+A plugin in another process is asked what it does if nothing has come from it for that time. A `poll` may wait for data
+as long as it likes, which is only mentioned.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from types import CodeType
 from typing import Any, Self
 
@@ -24,7 +28,7 @@ from actors.messages.correlation_ids import Epoch
 from actors.messages.events import InstanceRecovered, InstanceStalled
 from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.task import TaskRunner
+from spark_tasks.task import PluginCall, TaskRunner
 from storage.ids import ItemId
 
 _logger = logging.getLogger(__name__)
@@ -51,9 +55,13 @@ class Pace:
         self.runner: TaskRunner | None = None  # of a task
         self.ended = False
         self.stalled: str | None = None  # a description while it is stalled
+        self.waiting: str | None = None  # a description while its plugin waits for data
+        self.waited = False  # whether it has done so before
         self._call: tuple[int, float] | None = None  # its thread, and since when
         self._batch: tuple[Batch | None, bool] = (None, False)  # the batch, and whether it has begun to run
         self._batch_since = 0.0
+        self._events: object = None  # of the plugin's process
+        self._events_at = 0.0
         self._due_s = limit_s
 
     @contextmanager
@@ -74,17 +82,34 @@ class Pace:
         return stack if self._call is call else None  # connectors share threads: it may be another one's by now
 
     def overdue(self, now: float) -> Lapse | None:
-        """The call or batch that has taken longer than `limit_s`; None if there is none."""
+        """The call or batch that has taken longer than `limit_s`, or the silence of the plugin's process; None if there
+        is none.
+        """
         batch = getattr(self.runner, "batch", None)
         known = (batch, batch is not None and batch.running())
         if known != self._batch:
             self._batch, self._batch_since = known, now
+        events = getattr(self.runner, "events", None)
+        if events != self._events:
+            self._events, self._events_at = events, now
         batch_s = now - self._batch_since if batch is not None and not batch.done() else 0.0
         call_s = 0.0 if (call := self._call) is None else now - call[1]
         limit_s = self.limit_s or math.inf
         if batch_s > limit_s:
             return Lapse(batch_s, batch, call_s)
-        return Lapse(call_s, None, call_s) if call_s > limit_s else None
+        if call_s > limit_s:
+            return Lapse(call_s, None, call_s)
+        silent_s = now - self._events_at if events is not None else 0.0
+        return Lapse(silent_s, None, call_s) if silent_s > limit_s else None
+
+    def plugin_calls(self) -> Sequence[PluginCall]:
+        """The calls that have not returned of a plugin in another process. Takes seconds."""
+        ask: Callable[[], Sequence[PluginCall]] = getattr(self.runner, "plugin_calls", tuple)
+        return ask()
+
+    def silent_for(self, seconds: float) -> None:
+        """The process of the plugin was silent for longer, but its call is only this old."""
+        self._events_at = self._clock() - seconds
 
     def is_due(self, lapse: Lapse) -> bool:
         """Whether to report: at the limit, and each time that the duration has doubled since."""
@@ -96,20 +121,31 @@ class Pace:
 
     def recovers(self) -> bool:
         """There is progress. Returns whether it was stalled before."""
-        was, self.stalled = self.stalled is not None, None
+        was, self.stalled, self.waiting = self.stalled is not None, None, None
         self._due_s = self.limit_s
         return was
 
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """A batch (or, without one, a call) and how long it has taken. `call_s`: how long the call has taken,
-    0.0 if there is none.
+    """A batch (or, without one, a call or the silence of the plugin's process) and how long it has taken. `call_s`: how
+    long the call has taken, 0.0 if there is none.
     """
 
     seconds: float
     batch: Batch | None
     call_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a lapse is about, and the stack where the task hangs; an empty stack if it waits for other tasks' batches.
+    `waits`: it waits for data.
+    """
+
+    what: str
+    stack: str
+    waits: bool = False
 
 
 class Watchdog:
@@ -156,6 +192,12 @@ class Watchdog:
         """Stalled connectors and tasks, each with a description."""
         return [f"{pace.item}: {pace.stalled}" for pace in self._stalling()]
 
+    def waiting(self) -> Sequence[str]:
+        """Tasks whose plugins have waited for data for long, each with a description. Nothing is wrong with them."""
+        with self._lock:
+            return [f"{pace.item}: {pace.waiting}" for pace in self._paces
+                    if pace.waiting is not None and pace.stalled is None and not pace.ended]
+
     def stalled(self) -> frozenset[ItemId]:
         """The stalled connectors and tasks."""
         return frozenset(pace.item for pace in self._stalling())
@@ -166,25 +208,48 @@ class Watchdog:
 
     def _report(self, pace: Pace, lapse: Lapse) -> None:
         try:
-            what, stack = self._examine(pace, lapse)
+            found = self._examine(pace, lapse)
         except Exception:
             # Whatever the error, the stall itself has to be reported.
             _logger.exception("%s: could not find out where it hangs", pace.item, extra={"about": pace.item})
-            what, stack = f"no progress for {lapse.seconds:.0f} s", ""
-        text = presentable(f"{what} (task.progress.timeout.ms)\n{stack}")
+            found = _Found(f"no progress for {lapse.seconds:.0f} s", "")
+        if found is None:
+            return
+        text = presentable(f"{found.what} (task.progress.timeout.ms)\n{found.stack}")
         with self._lock:  # so that a stall is never reported after the recovery from it
             if pace.ended or (now := pace.overdue(self._clock())) is None:
                 return
-            pace.stalled = what
-            self._tell(InstanceStalled(pace.item, pace.epoch, text, int(now.seconds * 1000), hangs=bool(stack)))
+            if not found.waits:
+                pace.stalled = found.what
+                self._tell(InstanceStalled(
+                    pace.item, pace.epoch, text, int(now.seconds * 1000), hangs=bool(found.stack)))
+                return
+            pace.waiting = found.what
+            if pace.waited:
+                return
+            pace.waited = True
+        _logger.info("%s: %s\nA plugin may do that while there is no data. This is logged once.", pace.item, text,
+                     extra={"about": pace.item})
 
-    def _examine(self, pace: Pace, lapse: Lapse) -> tuple[str, str]:
-        """A description, and the stack where the task hangs; an empty stack if it waits for other tasks' batches."""
+    def _examine(self, pace: Pace, lapse: Lapse) -> _Found | None:
+        """What a lapse is about; None if there is nothing to report."""
         if lapse.batch is not None and (where := self._where(lapse.batch)) is not None:
-            return f"a batch has been running for {lapse.seconds:.0f} s", where
+            return _Found(f"a batch has been running for {lapse.seconds:.0f} s", where)
+        calls = pace.plugin_calls()
         if lapse.call_s > pace.limit_s:  # the batch, if there is one, waits for this call
-            return f"a call on the worker has not returned for {lapse.call_s:.0f} s", str(pace.where() or _ENDED)
-        return f"a batch has been waiting for {lapse.seconds:.0f} s; no executor process is running it", ""
+            stacks = [str(pace.where() or _ENDED), *(f"The plugin, in {call.method}:\n{call.stack}" for call in calls)]
+            return _Found(f"a call on the worker has not returned for {lapse.call_s:.0f} s", "\n".join(stacks))
+        late = [call for call in calls if call.seconds > pace.limit_s]
+        if hung := next((call for call in late if not call.waits), None):
+            return _Found(f"{hung.method} has not returned for {hung.seconds:.0f} s", hung.stack)
+        if lapse.batch is not None:
+            return _Found(f"a batch has been waiting for {lapse.seconds:.0f} s; no executor process is running it", "")
+        if late:
+            since = datetime.now(UTC) - timedelta(seconds=late[0].seconds)
+            what = f"{late[0].method} has been waiting since {since:%Y-%m-%dT%H:%M:%SZ}"
+            return _Found(what, late[0].stack, waits=True)
+        pace.silent_for(max((call.seconds for call in calls), default=0.0))
+        return None
 
 
 class Stack:

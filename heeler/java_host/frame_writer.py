@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from heeler.java_host.patience import Patience
 from heeler.java_host.source_splits import SourceSplits
+from heeler.java_host.topic_requests import TopicRequests
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.queue import LetterCounts
 from spark_tasks.dead_letters.refusals import Refusals, Refused
@@ -41,15 +42,15 @@ _waiting: Final = RateLimitedLog(max_lines=1)
 class FrameWriter:
     """Appends the frames that are committed together; the appender is created for the first one. `used` is called once
     for each topic. `taking`: heeler's part of the chain; None if it has none. `errors`: whether a record that cannot be
-    appended fails the task, and whether it is logged. As in Kafka Connect, it gets no dead letter. `brokers_create`:
-    whether topics are created by the brokers, not by `used`.
+    appended fails the task, and whether it is logged. As in Kafka Connect, it gets no dead letter. `creation`: of
+    topics; None if brokers create them.
     """
 
     def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
                  used: Callable[[str], None], taking: SourceSplits | None, errors: ErrorHandling, *,
-                 brokers_create: bool) -> None:
+                 creation: TopicRequests | None) -> None:
         self._cluster = cluster
-        self._brokers_create = brokers_create
+        self._creation = creation
         self._options = options
         self._lane = lane
         self._used = used
@@ -148,11 +149,11 @@ class FrameWriter:
 
     def _knows(self, topics: Iterable[str], queues: Sequence[str], seconds: float) -> bool:
         """Whether the partitions of these topics are known, or an error that is raised again when records are appended.
-        A topic that brokers create is awaited. `queues`: of dead letters. Raises UnknownTopicError if one of these does
+        A topic that is created is awaited. `queues`: of dead letters. Raises UnknownTopicError if one of these does
         not exist any more.
         """
         until = time.monotonic() + seconds
-        wanted = [(topic, self._brokers_create) for topic in dict.fromkeys(topics) if topic not in self._topics]
+        wanted = [(topic, self._creation is None) for topic in dict.fromkeys(topics) if topic not in self._topics]
         for topic, create in [*wanted, *((queue, False) for queue in dict.fromkeys(queues))]:
             try:
                 self._cluster.partitions(
@@ -161,6 +162,12 @@ class FrameWriter:
                 unknown = isinstance(error, UnknownTopicError)
                 if unknown and topic in queues:
                     raise
+                if unknown and self._creation is not None:
+                    if not self._creation.create(topic, max(0.0, until - time.monotonic())):
+                        _waiting.log(
+                            _logger, logging.WARNING, "Records of a Java source wait for their topic, %s", topic)
+                        return False
+                    continue
                 if isinstance(error, KafkaUnavailableError) or (unknown and create):
                     _waiting.log(_logger, logging.WARNING, "Records of a Java source wait for Kafka: %s", error)
                     return False

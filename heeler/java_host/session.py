@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -14,12 +14,13 @@ from spark_tasks.errors import ConnectError, StartCancelledError
 from spark_tasks.host_frames import HostGoneError
 from spark_tasks.metrics.plugins import Figures, PluginMetrics
 from spark_tasks.plugins.chain_cut import Cut, with_converters
-from spark_tasks.task import TaskContext
+from spark_tasks.task import PluginCall, TaskContext
 
 _logger = logging.getLogger(__name__)
 
 HELD_EVENTS: Final = 8  # queued events, after which the host has to wait; a frame has some MB, or one larger record
 _POLL_S: Final = 0.2
+_ANSWER_S: Final = 2.0
 
 
 class Session:
@@ -33,6 +34,8 @@ class Session:
         self._wake = context.wake
         self._measured = measured or context.metrics.plugins
         self._closed = False
+        self.events = 0
+        """How many were received, without those about metrics."""
         self._end: HostGoneError | None = None
         self.stopped = False
         """Whether the plugin has stopped or failed."""
@@ -46,6 +49,9 @@ class Session:
         if isinstance(event, Mapping) and event.get("op") == "metrics":
             if not self._closed:
                 self._measured.replace(figures(event["values"]))
+            return
+        self.events += 1
+        if isinstance(event, Mapping) and event.get("op") == "returned":  # of a call in `plugin_calls`
             return
         if isinstance(event, Mapping) and event.get("op") == "retire":
             self.retires = True
@@ -82,6 +88,15 @@ class Session:
         with suppress(HostGoneError):
             while (event := self.next(wait=True)) is not None:
                 yield event
+
+    def plugin_calls(self) -> Sequence[PluginCall]:
+        """The calls of the plugin that have not returned. None if the host does not answer."""
+        try:
+            found = self.connection.ask_within(_ANSWER_S, "where")
+        except ConnectError as error:
+            _logger.debug("The host did not say what its plugin does: %s", error)
+            return ()
+        return [PluginCall(one["method"], one["ms"] / 1000, one["waits"], one["stack"]) for one in found["calls"]]
 
     def close(self) -> None:
         """Ends the session: the host gives the task up. Any thread, any number of times."""

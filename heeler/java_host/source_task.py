@@ -5,8 +5,8 @@ their offsets, and then the plugin is notified. So the guarantees of a delivery 
 
 A step does not wait long for frames, the partitions of topics, heeler's part of the chain, and acknowledgments: a poll
 that is not complete or not acknowledged stays open; the next step continues with it. So the task can be paused and
-stopped meanwhile. Other requests to Kafka, which create topics, write offsets, or belong to a transaction, are waited
-for within the step until their own timeouts, which are a minute at most by default.
+stopped meanwhile; the same goes for topics that it creates. Other requests to Kafka, which write offsets or belong to
+a transaction, are waited for within the step until their own timeouts, which are a minute at most by default.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from heeler.java_host.patience import Patience
 from heeler.java_host.session import Session, order, unexpected
 from heeler.java_host.source_splits import SourceSplits
 from heeler.java_host.task import JavaTask
+from heeler.java_host.topic_requests import TopicRequests
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.host_frames import AppendedPositions, Batch, HostGoneError
 from spark_tasks.kafka.shared_clusters import shared_cluster
@@ -70,11 +71,10 @@ class JavaSourceTask(JavaTask):
         self._order = {**order(context, named, cut),
                        "converted": None if divided is None else sorted(divided.converted),
                        "boundaries": boundary is not None and boundary.kind is BoundaryKind.CONNECTOR}
-        self._creation = settings.topics
+        self._creation = None if settings.topics is None else TopicRequests(settings.topics, self._cluster)
         self._errors = settings.errors
         self._flush_ms = max(1, context.worker.offset_flush_interval_ms)
         self._acknowledged_at = time.monotonic()
-        self._topics: set[str] = set()
         self._positions: list[AppendedPositions] = []  # of frames that have not been reported to the plugin
         self._unacknowledged: int | None = None  # the last committed frame that has not been reported to the plugin
         self._polls = False
@@ -151,8 +151,8 @@ class JavaSourceTask(JavaTask):
         Returns what is committed now; None if it stays open, for the next step.
         """
         writer = self._writer = self._writer or FrameWriter(
-            self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking, self._errors,
-            brokers_create=self._creation is None)
+            self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._context.topic_used,
+            self._taking, self._errors, creation=self._creation)
         if self._held.cancelled:
             writer.close()
         end = None
@@ -390,10 +390,3 @@ class JavaSourceTask(JavaTask):
         if self._taking is not None:
             self._taking.cancel()
         self._delivery.cancel()
-
-    def _used(self, topic: str) -> None:
-        if topic not in self._topics:
-            if self._creation is not None:
-                self._creation.ensure(self._cluster, topic)
-            self._topics.add(topic)
-        self._context.topic_used(topic)  # each time, because the list of topics can be reset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from typing_extensions import override
@@ -11,7 +11,7 @@ from typing_extensions import override
 from heeler.java_host.session import HeldSession, Session
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConnectError
-from spark_tasks.task import Progress, TaskContext, TaskRunner
+from spark_tasks.task import PluginCall, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.retries import RetryLimits, RetryState
 
 
@@ -36,6 +36,17 @@ class JavaTask(TaskRunner):
     @override
     def version(self) -> str:
         return self._version
+
+    @property
+    def events(self) -> object:
+        """Changes with each event of the plugin."""
+        session = self._held.session
+        return None if session is None else (id(session), session.events)
+
+    def plugin_calls(self) -> Sequence[PluginCall]:
+        """The calls of the plugin that have not returned."""
+        session = self._held.session
+        return () if session is None else session.plugin_calls()
 
     @override
     def run_once(self) -> Progress:

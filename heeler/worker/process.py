@@ -308,6 +308,7 @@ class Worker:
         self._ticker.every("watchdog", PULSE_MS, watchdog.check)
         self._cleanup.callback(self._ticker.cancel, "watchdog")
         self.view.degraded = lambda: [*watchdog.degraded(), *data_plane.degraded()]
+        self.view.waiting = watchdog.waiting
         self.metrics.stalled = watchdog.stalled
         return watchdog, progress_limit(self.config.values)
 

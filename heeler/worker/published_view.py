@@ -43,6 +43,7 @@ class PublishedView:
         self.kafka_cluster_id: str | None = None
         self.metrics: Callable[[Collection[str]], str] = lambda _names: ""  # the worker's, from its first moment
         self.degraded: Callable[[], Sequence[str]] = tuple  # set by the data plane
+        self.waiting: Callable[[], Sequence[str]] = tuple  # the watchdog's
 
     def follow(self, state: HerderState) -> None:
         """Takes the herder's newest state."""

@@ -1,5 +1,6 @@
-"""A trial of a connector's configuration (POST /connectors/try), in a process group of its own, so that everything that
-a plugin does there ends with the trial, processes included (unless they leave the group).
+"""A trial of a connector's configuration (POST /connectors/try), in a process of its own, so that everything that a
+plugin does there ends with the trial, processes included. On Linux, its parent is a reaper, which also finds those that
+have left the process group; elsewhere, these go on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NoReturn
 
 from actors.errors import BadRequestError, ConflictError
 from spark_tasks.config.auto_tasks import stored
@@ -23,7 +24,9 @@ from spark_tasks.config.masking import passwords, process_secrets
 from spark_tasks.errors import ConnectError, plugin_code
 from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer, has_placeholder
 from spark_tasks.process.bounded_read import TooLongError, read_bounded
+from spark_tasks.process.descendants import kill_descendants
 from spark_tasks.process.full_memory import end_first
+from spark_tasks.process.reaper import Reaper
 from spark_tasks.process.unforked import keep_from_children
 from storage.daemon_pool import DaemonPool
 
@@ -33,6 +36,8 @@ MAX_CONCURRENT: Final = 2  # each is a process of some 200 MB
 LOOK_UP_S: Final = 20.0  # for config providers; with LONGEST_S less than the 90 s after which clients give up
 MAX_LOOK_UPS: Final = 16  # each may hang for good
 _LAST_BYTES: Final = 2000  # of a plugin's output
+_END_S: Final = 5.0  # for what a plugin has started
+_LOOK_S: Final = 0.5  # how often a trial looks whether its worker still lives
 
 
 class Trials:
@@ -130,7 +135,7 @@ def _run(request: str, errors: int) -> tuple[int, bytes]:
             raise ConnectError(f"The records of the trial are too large: its result has more than {LARGEST >> 20} MiB, "
                                "as each stage repeats them; use a smaller limit, or smaller records") from None
         finally:
-            process.kill()
+            _end(process)
             ending.join()
             giving.join()
     return process.returncode, output
@@ -139,6 +144,16 @@ def _run(request: str, errors: int) -> tuple[int, bytes]:
 def _give(stdin: IO[bytes], request: str) -> None:
     with suppress(BrokenPipeError), stdin:  # the process may end before it has read all
         stdin.write(request.encode())
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a trial that may still run: its parent ends what the plugin has started, if it can."""
+    process.terminate()
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        kill_descendants(process.pid)
+        process.kill()
 
 
 def _end_group_of(process: subprocess.Popen[bytes]) -> None:
@@ -177,8 +192,33 @@ class _Printed:
 
 
 def main() -> None:
-    """The process of a trial: reads the request from standard input and writes the result to standard output. The
-    output of plugins goes to standard error.
+    """The process of a trial, and on Linux its parent, which ends with the same code when nothing is left."""
+    if sys.platform != "linux":
+        _try()
+    worker, reaper = os.getppid(), Reaper()
+    signal.signal(signal.SIGTERM, lambda *_: reaper.kill())
+    trial = reaper.fork()
+    if not trial:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.setpgid(0, 0)  # a plugin that signals its process group must not end the parent
+        _try()
+    code = _code_of(trial, reaper, worker)
+    reaper.await_all(_END_S)
+    os._exit(code)
+
+
+def _code_of(trial: int, reaper: Reaper, worker: int) -> int:
+    """Waits for the end of the trial, and ends it with its worker. Returns its exit code, as a shell does."""
+    while (ended := os.waitid(os.P_PID, trial, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
+        if os.getppid() != worker:
+            reaper.kill()
+        reaper.poll(_LOOK_S * 1000)
+    return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
+
+
+def _try() -> NoReturn:
+    """Reads the request from standard input and writes the result to standard output. The output of plugins goes to
+    standard error.
     """
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     out = os.fdopen(os.dup(1), "w")
@@ -207,11 +247,11 @@ def main() -> None:
     os._exit(0)  # threads of a plugin may hang
 
 
-def _end_with(worker: int) -> None:
-    """Ends this process with its worker, or after its time limit."""
+def _end_with(parent: int) -> None:
+    """Ends this process with its parent or worker, or after its time limit."""
     deadline = time.monotonic() + LONGEST_S
-    while os.getppid() == worker and time.monotonic() < deadline:
-        time.sleep(0.5)
+    while os.getppid() == parent and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
     os.killpg(0, signal.SIGKILL)  # and what the plugin has started
 
 

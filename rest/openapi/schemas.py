@@ -89,7 +89,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Health": an_object("status message", status={"type": "string", "enum": ["starting", "healthy", "unhealthy"]},
                         message=TEXT, degraded={
                             **listed(TEXT),
-                            "description": "Connectors and tasks that hang, tasks that have waited for a long time."}),
+                            "description": "Connectors and tasks that hang, tasks that have waited for a long time."},
+                        waiting={
+                            **listed(TEXT),
+                            "description": "Tasks whose Java plugins have waited for data for a long time in `poll`, "
+                                           "since when. Nothing is wrong with them."}),
     "Story": an_object("connector story", connector=TEXT, story=listed(an_object(
         "at cause because what effects", at=TEXT, cause=TEXT, because=_NULLABLE_TEXT, what=TEXT,
         effects=listed(TEXT)))),

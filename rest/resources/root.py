@@ -21,8 +21,9 @@ def blueprint(context: ResourceContext) -> Blueprint:
     @routes.get("/health")
     def health() -> Response:
         code, status, message = context.herder.health()
-        degraded = list(view.degraded())  # an extension of heeler: what has problems on a healthy worker
-        more = {"degraded": degraded} if degraded else {}
-        return json_response({"status": status, "message": message, **more}, code)
+        # Extensions of heeler: what has problems on a healthy worker, and what has none but does nothing either.
+        more = {"degraded": list(view.degraded()), "waiting": list(view.waiting())}
+        shown = {name: entries for name, entries in more.items() if entries}
+        return json_response({"status": status, "message": message, **shown}, code)
 
     return routes

@@ -116,6 +116,9 @@ class WorkerView(Protocol):
     def degraded(self) -> Sequence[str]:
         """Descriptions of connectors and tasks that hang, and of tasks that have waited for a long time."""
 
+    def waiting(self) -> Sequence[str]:
+        """Descriptions of tasks whose plugins have waited for data for a long time; nothing is wrong with them."""
+
     def metrics(self, names: Collection[str]) -> str:
         """The worker's metrics in Prometheus' format: with Kafka Connect's names (`java`), heeler's, or both."""
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from spark_tasks.process.descendants import children
-from spark_tasks.process.process_state import group_and_session, name_of
+from spark_tasks.process.descendants import children, kill_descendants
+from spark_tasks.process.process_state import group_and_session, name_of, start_of
 
 _PR_SET_NAME: Final = 15  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -39,6 +39,7 @@ class Reaper:
         self._forked: set[int] = set()
         self._ended: dict[int, float] = {}  # those that were forked, have ended, and can still be read; and since when
         self._handles: dict[int, int] = {}  # pidfds, by process
+        self._guarded: dict[int, int] = {}  # processes that were forked elsewhere, by pidfds
         self._master = -1
         self._name = ""  # of this process before it became a fork server
         self._killing = False
@@ -56,6 +57,20 @@ class Reaper:
                 self._master = os.pidfd_open(pid)
                 self._poll.register(self._master, select.POLLIN)
 
+    def guard(self, pid: int, start: str) -> None:
+        """Kills this process, too, when the one of `end_with` ends: the parent that has forked it may have been killed.
+        `start`: as start_of returns it.
+        """
+        if self._master < 0 or pid in self._guarded.values() or pid in self._forked:
+            return
+        with suppress(OSError):  # it has ended, or there are too many open files
+            handle = os.pidfd_open(pid)
+            if start_of(pid) == start:
+                self._guarded[handle] = pid
+                self._poll.register(handle, select.POLLIN)
+            else:
+                os.close(handle)
+
     @contextmanager
     def leading(self) -> Iterator[None]:
         """In this block, this process is a fork server: it has a session of its own and forks executor processes, which
@@ -70,6 +85,7 @@ class Reaper:
         finally:
             _rename(self._name)
             self._name = ""
+            self.leave_guarded()
 
     def fork(self) -> int:
         """As os.fork."""
@@ -84,10 +100,11 @@ class Reaper:
         return pid
 
     def _let_go(self) -> None:
-        for handle in (*self._handles.values(), self._master):
+        for handle in (*self._handles.values(), *self._guarded, self._master):
             with suppress(OSError):
                 os.close(handle)
-        self._forked, self._ended, self._handles, self._master, self._killing = set(), {}, {}, -1, False
+        self._forked, self._ended, self._handles, self._guarded = set(), {}, {}, {}
+        self._master, self._killing = -1, False
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if self._name:
             _rename(self._name)
@@ -112,16 +129,19 @@ class Reaper:
         if any(file == self._master for file, _ in ready):
             self.kill()
             self._poll.unregister(self._master)
-        own = {self._master, *self._handles.values()}
+        own = {self._master, *self._handles.values(), *self._guarded}
+        for handle in [file for file, _ in ready if file in self._guarded]:  # these have ended
+            self._leave(handle)
         self._look()
         return [(file, event) for file, event in ready if file not in own]
 
     def await_all(self, within_s: float | None = None) -> bool:
-        """Waits for the end of all processes but fork servers, and of all that they leave behind. Returns False if it
-        takes longer.
+        """Waits for the end of all processes but fork servers, of all that they leave behind, and of those that it has
+        to `guard`. Returns False if it takes longer.
         """
         deadline = None if within_s is None else time.monotonic() + within_s
-        while self._running() or (self._adopts and self._look()):  # in this order: the last one may end meanwhile
+        # In this order: the last one may end meanwhile.
+        while self._running() or self._guarded or (self._adopts and self._look()):
             left = None if deadline is None else 1000 * (deadline - time.monotonic())
             if left is not None and left <= 0:
                 return False
@@ -137,6 +157,21 @@ class Reaper:
         for pid in self._running():
             with suppress(PermissionError, ProcessLookupError):  # another user's; or the system has waited for it
                 os.kill(pid, signal.SIGKILL)
+        for handle, pid in self._guarded.items():
+            if not select.select([handle], [], [], 0)[0]:  # it has not ended
+                kill_descendants(pid)
+                with suppress(OSError):
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+
+    def leave_guarded(self) -> None:
+        """Another process guards those."""
+        for handle in tuple(self._guarded):
+            self._leave(handle)
+
+    def _leave(self, handle: int) -> None:
+        del self._guarded[handle]
+        self._poll.unregister(handle)
+        os.close(handle)
 
     def _running(self) -> list[int]:
         return [pid for pid in self._forked if not self._has_ended(pid) and name_of(pid) != _FORK_SERVER]

@@ -12,13 +12,14 @@ from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.watcher import EndWatcher
 from spark_tasks.sinks.positions import Positions
-from spark_tasks.sinks.shared_batches import Loan, SharedBatches
+from spark_tasks.sinks.shared_batches import CUT_OFF_S, Loan, SharedBatches
 from spark_tasks.sinks.split import SinkResult, SinkSplit
 from spark_tasks.task import TaskContext
 
 QUICK_S: Final = 0.2  # for a write of a task that shares its batches with others
 BLOCKED_S: Final = 0.02  # for a split, in which the others wait
 ALONE_S: Final = 10.0  # how long a task with a slow or failed batch shares none
+MOST_ALONE_S: Final = 600.0  # if its writes hang again and again
 MAX_PARTITIONS: Final = 100  # of a task, in one shared split
 
 Generation = tuple[int, str]
@@ -47,6 +48,8 @@ class Loans:
     generation: Generation | None = None  # of the group when the task was lent
     _loan: Loan | None = None
     _alone_until: float = float("inf")  # until the task's writes are known to be quick
+    _hung_until: float = float("-inf")  # the end of the last time in which it was alone because a write hung
+    _alone_s: float = ALONE_S  # how long that was
     _ends: dict[TopicPartition, int] = field(default_factory=dict)  # of the ranges of the shared batch in flight
 
     @property
@@ -88,7 +91,7 @@ class Loans:
         self.watcher.disarm(self.watched_as)
         self._loan = None
         if loan.outcome is not None:
-            self._alone_until = time.monotonic() + ALONE_S
+            self._alone_until = max(time.monotonic() + ALONE_S, self._hung_until)
         return (loan.outcome,)
 
     def cancel(self) -> None:
@@ -99,10 +102,23 @@ class Loans:
     def note(self, results: Sequence[SinkResult]) -> None:
         """Notes how long the writes of a batch took: only tasks with quick ones are lent."""
         writes = [result.figures.seconds.get("write", 0.0) for result in results if result.figures is not None]
-        if max(writes, default=0.0) > QUICK_S or any(result.blocked > BLOCKED_S for result in results):
-            self._alone_until = time.monotonic() + ALONE_S
+        longest = max(writes, default=0.0)
+        if longest > CUT_OFF_S:
+            self._be_alone()
+        elif longest > QUICK_S or any(result.blocked > BLOCKED_S for result in results):
+            self._alone_until = max(time.monotonic() + ALONE_S, self._hung_until)
         elif self._alone_until == float("inf"):
             self._alone_until = 0.0
+
+    def _be_alone(self) -> None:
+        """A write has hung. In a shared split, it would have delayed the others until that was cut off: if it hangs
+        again soon, the task shares none for twice as long.
+        """
+        now = time.monotonic()
+        if now >= self._hung_until:
+            soon = now - self._hung_until < self._alone_s
+            self._alone_s = min(2 * self._alone_s, MOST_ALONE_S) if soon else ALONE_S
+        self._alone_until = self._hung_until = now + self._alone_s
 
     def _ranges(self) -> list[tuple[TopicPartition, int, int, bytes]] | None:
         if time.monotonic() < self._alone_until:

@@ -158,6 +158,15 @@ def test_records_keep_keys_headers_timestamps_and_offsets_their_numbers(rig, top
     wait_until(lambda: printed(f"the connector knows {{next={9007199254740993 + 30}}}"), what="the connector's offsets")
 
 
+def test_a_java_source_creates_its_topic(rig, topic_name):
+    """With its settings, and once: later frames are for a topic that exists."""
+    creation = {"topic.creation.default.partitions": "3", "topic.creation.default.replication.factor": "1"}
+    rig.create(topic_name, {**counting(topic_name, records="30"), **creation}, ["RUNNING", "RUNNING"])
+    wait_offset(rig, topic_name, {"next": 9007199254740993 + 30})
+    assert len(rig.kafka.admin.list_topics(topic_name, 30).topics[topic_name].partitions) == 3
+    assert rig.process.log.read_text().count(f"Created topic {topic_name} with 3 partitions") == 1
+
+
 def test_a_java_source_continues_from_altered_offsets(rig, topic_name):
     rig.create(topic_name, counting(topic_name), ["RUNNING", "RUNNING"])
     wait_offset(rig, topic_name, {"next": 9007199254740993 + 10})

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from spark_tasks.host_frames import HostGoneError
+from spark_tasks.host_frames import Batch, HostGoneError
 from spark_tasks.sources.boundaries import Boundary, BoundaryKind
 from tests.rigs.java_source_tasks import scripted_source
 from tests.rigs.lone_host import LoneTask, noting, noting_partition, running_host, scripted
@@ -116,6 +116,56 @@ def test_a_poll_whose_first_record_is_bad_adds_nothing_to_those_before(host, tmp
     *before, end = task.until("failed")
     assert end == "failed"
     assert [value for values, _, _, more in before for value in values if not more] == ["a", "b", "c"]
+
+
+def calls_of(task):
+    """The calls of its plugin: by method, whether it waits for data, and the stack."""
+    return {call["method"]: (call["waits"], call["stack"]) for call in task.connection.ask("where")["calls"]}
+
+
+def test_the_calls_of_a_plugin_are_told_until_they_return(host, tmp_path):
+    """A poll that sleeps may wait for data; its thread is as that of one that hangs."""
+    task = scripted(host, tmp_path / "notes", "one@1|gate two@2", own={"starts": "gate"})
+    [(method, (waits, stack))] = wait_until(lambda: calls_of(task)).items()
+    assert (method, waits) == ("start", False)
+    assert "heeler.tests.Script$Scripted.start(Script.java:" in stack
+    (tmp_path / "notes.open").touch()
+    assert task.until("returned") == ["returned"]
+    (tmp_path / "notes.open").unlink()
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    assert task.event().raw.column("value").to_pylist() == [b"one"]
+    waits, stack = wait_until(lambda: calls_of(task).get("poll"))
+    assert waits
+    assert stack.startswith('"task c-0" TIMED_WAITING')
+    assert "heeler.tests.Script$Scripted.poll(Script.java:" in stack
+    (tmp_path / "notes.open").touch()
+    assert task.until("returned") == ["returned"]
+    two = next(event for event in iter(task.event, None) if isinstance(event, Batch))
+    assert two.raw.column("value").to_pylist() == [b"two"]
+
+
+@pytest.mark.parametrize(("poll", "method", "state"), [
+    ("spin", "poll", '"task c-0" RUNNABLE'),
+    ("deadlock", "poll", 'which "the other one" holds (a deadlock)'),
+    ("stuck@1", "a transform or converter", '"task c-0" TIMED_WAITING'),
+])
+def test_a_plugin_that_does_not_wait_for_data_is_told_apart(host, tmp_path, poll, method, state):
+    task = scripted(host, tmp_path / "notes", poll)
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    stacks = wait_until(lambda: [s for n, (w, s) in calls_of(task).items()
+                                 if n == method and not w and state in s.split("\n")[0]])
+    assert "heeler.tests.Script$" in stacks[0]
+    (tmp_path / "notes.open").touch()
+
+
+def test_a_put_does_not_wait_for_data(host, tmp_path):
+    task = noting_partition(host, tmp_path / "notes")
+    task.give("hang")
+    waits, stack = wait_until(lambda: calls_of(task).get("put"))
+    assert not waits
+    assert "heeler.tests.NoteSink$Noting.put(NoteSink.java:" in stack
 
 
 def test_an_exception_in_commit_record_ends_only_that_call(host, tmp_path):
@@ -226,7 +276,7 @@ def test_a_commit_that_hangs_delays_no_stop_and_counts_as_hung(host, tmp_path, c
         task.connection.close()
     hangs = "Thread 'commits of task c-0' hangs after its connection was closed; threads that hang in this host: "
     wait_until(lambda: hangs in caplog.text)
-    assert caplog.text.count(hangs + "1") == 1
+    assert caplog.text.count(hangs) == 1
     assert (tmp_path / "wait").read_text().splitlines().count("commit") == 1
 
 

@@ -28,7 +28,7 @@ SETTINGS = ExecutorSettings(max_processes=4, running=4, spark_delay_s=600.0)
 
 # A worker, as far as its executor processes notice: splits run in them, and hang.
 WORKER = """
-import itertools, os, sys, time
+import itertools, os, re, sys, time
 from pathlib import Path
 import psutil
 from spark_tasks.spark.environment import keep_environment
@@ -39,7 +39,8 @@ from tests.rigs.splits import Describe, LeaveProcesses
 from tests.rigs.support import wait_until
 
 def hang(name, file):
-    engine.submit(f"{name}-0", [LeaveProcesses(str(file), "hang")])
+    how = "unleashed" if "killed" in sys.argv else "hang"  # without any connection, the worker kills it soon
+    engine.submit(f"{name}-0", [LeaveProcesses(str(file), how)])
     wait_until(lambda: file.exists() and file.read_text().endswith("\\n"), 120)
     return int(file.read_text().split()[0])
 
@@ -49,9 +50,24 @@ def hang_in_a_process_of_the_fork_server(file):
     wait_until(lambda: [one for one in daemon.children() if os.getsid(one.pid) == one.pid], 60, "a fork server")
     daemon.suspend()
     others = (file.with_name(f"hangs-{n}") for n in itertools.count())
-    found = next(other for other in others if psutil.Process(hang(other.name, other)).ppid() != daemon.pid)
+    found, found_pid = next((other, pid) for other in others
+                            if psutil.Process(pid := hang(other.name, other)).ppid() != daemon.pid)
     daemon.resume()
+    if "killed" in sys.argv:
+        server = psutil.Process(found_pid).parent()
+        daemon.kill()
+        server.kill()
+        wait_until(lambda: knows(found_pid, server.pid), 120, "the next fork server to know it")
     found.rename(file)
+
+def knows(pid, former):
+    # Whether another fork server than the former one has a handle of the process.
+    for process in psutil.Process().children(recursive=True):
+        if process.name() == "heeler-forks" and process.pid != former:
+            for file in Path(f"/proc/{process.pid}/fdinfo").iterdir():
+                if re.search(rf"^Pid:\\s+{pid}$", file.read_text(), re.MULTILINE):
+                    return True
+    return False
 
 def on_spark():
     return "spark_tasks.spark.daemon" in psutil.Process(parent()).cmdline()
@@ -63,13 +79,13 @@ def parent():
 keep_environment()
 if "forked" in sys.argv and fork_parent():
     serve()
-spark = {"spark", "fork server"} & {*sys.argv}
+spark = {"spark", "fork server", "killed"} & {*sys.argv}
 delay = 0.0 if spark else 600.0
 engine = ResidentEngine({}, ExecutorSettings(max_processes=4, running=4, spark_delay_s=delay))
 engine.start()
 if spark:
     engine.await_spark()
-if "fork server" in sys.argv:
+if {"fork server", "killed"} & {*sys.argv}:
     hang_in_a_process_of_the_fork_server(Path(sys.argv[1]))
 else:
     hang("a", Path(sys.argv[1]))
@@ -112,12 +128,13 @@ def test_they_end_with_their_executor_process(
         engine.close()
 
 
-@pytest.mark.parametrize("parent", ["program", "forked", "spark", "fork server"])
+@pytest.mark.parametrize("parent", ["program", "forked", "spark", "fork server", "killed"])
 def test_they_end_with_the_worker_however_that_ends(
     tmp_path: Path, started: Callable[[], list[psutil.Process]], parent: str
 ) -> None:
     """Also if the plugin has closed all descriptors and holds the interpreter, so that its process notices nothing, and
-    although a process that was forked by a plugin in the worker outlives it.
+    although a process that was forked by a plugin in the worker outlives it. "killed": Spark's daemon, and then the
+    fork server that has forked the process.
     """
     forked = tmp_path / "forked"
     worker = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path / "pids"), parent, str(forked)], cwd=tmp_path,

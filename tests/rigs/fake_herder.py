@@ -121,10 +121,14 @@ class FakeWorker:
     silent: bool = False
     unanswered: list[pykka.Future[Any]] = field(default_factory=list)  # while it does not respond
     troubles: list[str] = field(default_factory=list)
+    patient: list[str] = field(default_factory=list)
 
     # ---- WorkerView
     def degraded(self) -> Sequence[str]:
         return self.troubles
+
+    def waiting(self) -> Sequence[str]:
+        return self.patient
 
     def metrics(self, names: Collection[str]) -> str:
         return "".join(f"{name} 1\n" for name in names)

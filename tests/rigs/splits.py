@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import importlib.util
 import locale
 import logging
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -177,7 +179,7 @@ class EndProcess:
 class LeaveProcesses:
     """Starts processes, of which one has a session of its own, one is a daemon and one was forked, and writes the ids
     of its own process and of them to the file. Then it ends its process: `how` is exit, or a signal that it sends
-    itself; or hangs, without descriptors.
+    itself; or "hang", without descriptors, or "unleashed", without the leash only.
     """
 
     file: str
@@ -191,8 +193,11 @@ class LeaveProcesses:
         pids = [os.getpid(), subprocess.Popen(["sleep", "600"]).pid, int(daemon), forked,
                 subprocess.Popen(["sleep", "600"], start_new_session=True).pid]
         Path(self.file).write_text(" ".join(map(str, pids)) + "\n")
-        if self.how == "hang":
-            os.closerange(3, 1024)
+        if self.how in {"hang", "unleashed"}:
+            for number in [int(file.name) for file in Path("/proc/self/fd").iterdir()]:
+                with suppress(OSError):
+                    if number > 2 and (self.how == "hang" or fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ASYNC):
+                        os.close(number)
             while True:
                 ctypes.PyDLL(None).sleep(60)  # no other thread can run
         if self.how == "exit":

@@ -109,9 +109,17 @@ class ResidentEngine(Engine):
 
     def _open(self) -> ExecutorListener:
         def joined(number: int, line: Line) -> None:
-            server = self._fork_server
-            if self._pool is not None and (server is None or not server.joined(number, line)):
-                self._pool.processes.joined(number, line)
+            server, pool = self._fork_server, self._pool
+            if pool is None:
+                return
+            if server is not None and server.joined(number, line):
+                with self._lock:
+                    others = [one.line for one in pool.processes.residents.values() if one.line is not None]
+                server.guard(others)
+                return
+            pool.processes.joined(number, line)
+            if server is not None:
+                server.guard([line])
 
         settings = self._settings
         if self._local:

@@ -4,6 +4,9 @@ If the daemon is killed or suspended, Spark needs many seconds until it has anot
 fork server is a process that the daemon has forked earlier and that runs no splits, so it has these modules too and
 costs a few MiB. While the daemon starts no process in time, the worker sends tickets to the fork server, which forks a
 process for each. The server is itself a Spark job, which ends with the worker's connection. Local Sparks only.
+
+The server also knows all other executor processes of the worker, and kills them when the worker ends: their parents,
+which would do that, may have been killed.
 """
 
 from __future__ import annotations
@@ -12,14 +15,17 @@ import logging
 import os
 import pickle
 import select
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from io import BufferedReader
+from typing import NamedTuple
 
 from typing_extensions import override
 
+from spark_tasks.process.process_state import start_of
 from spark_tasks.process.reaper import Reaper
 from spark_tasks.spark.daemon import import_all, refuse_threads
 from spark_tasks.spark.environment import needed
@@ -38,17 +44,35 @@ _CHUNK = 1 << 16
 SEND_S = 1.0  # how long a suspended server may delay the thread that sends a ticket
 
 
+class _Guarded(NamedTuple):
+    """The message that another process has to end with the worker."""
+
+    pid: int
+    start: str
+
+
 def framed(ticket: Ticket) -> bytes:
     """The message that asks for a process. It has the names of the modules that the worker's connectors need."""
-    data = pickle.dumps((ticket, needed()))
+    return _framed((ticket, needed()))
+
+
+def _framed(message: object) -> bytes:
+    data = pickle.dumps(message)
     return HEAD.pack(len(data)) + data
 
 
 def fork_for_each(tickets: BufferedReader, reaper: Reaper) -> None:
-    """Forks a process for each ticket until the end of the input."""
+    """Forks a process for each ticket until it is told to end, or until the end of the input."""
     reaper.register(tickets.fileno(), select.POLLIN)
     for data in _frames(tickets, reaper):
-        ticket, names = pickle.loads(data)
+        if not data:
+            reaper.leave_guarded()
+            break
+        message = pickle.loads(data)
+        if isinstance(message, _Guarded):
+            reaper.guard(*message)
+            continue
+        ticket, names = message
         import_all(filter(None, names.split(",")))  # here, and not in each process
         if reaper.fork() == 0:
             _serve(ticket)
@@ -56,13 +80,11 @@ def fork_for_each(tickets: BufferedReader, reaper: Reaper) -> None:
 
 
 def _frames(tickets: BufferedReader, reaper: Reaper) -> Iterator[bytes]:
-    """The payloads of frames, until an empty one or the end of the input."""
+    """The payloads of frames until the end of the input."""
     data = b""
     while True:
         while len(data) >= HEAD.size:
             end = HEAD.size + HEAD.unpack_from(data)[0]
-            if end == HEAD.size:
-                return
             if len(data) < end:
                 break
             frame, data = data[HEAD.size:end], data[end:]
@@ -100,7 +122,9 @@ class ForkServerJob(ExecutorJob):
         refuse_threads()
         reaper = Reaper()
         with reaper.leading():  # a daemon that ends sends SIGHUP to its process group
-            with joined(ticket) as work, work.makefile("rb") as tickets:
+            # The end of the worker is no reason to be killed, as there are processes to be killed before; but to go on
+            # if this process is suspended.
+            with joined(ticket, signal.SIGCONT) as work, work.makefile("rb") as tickets:
                 reaper.end_with(worker_at(work))
                 fork_for_each(tickets, reaper)
             reaper.await_all()  # they may have a split to end; and Spark may use this process again
@@ -171,6 +195,15 @@ class ForkServer(Launcher):
                 line.work.settimeout(SEND_S)
                 self._line = line
             return True
+
+    def guard(self, lines: Iterable[Line]) -> None:
+        """Has the server kill these processes when the worker ends. The next server has to be told again."""
+        with suppress(OSError):  # they have ended; or too many files are open, or the server has ended or is suspended
+            found = [_framed(_Guarded(pid, start)) for pid in (line.pid for line in lines)
+                     if pid and (start := start_of(pid)) is not None]
+            with self._lock:
+                if self._line is not None:
+                    self._line.work.sendall(b"".join(found))
 
     @override
     def launch(self, ticket: Ticket) -> None:

@@ -100,14 +100,14 @@ def serve(ticket: Ticket) -> None:
 
 
 @contextmanager
-def joined(ticket: Ticket) -> Iterator[socket.socket]:
+def joined(ticket: Ticket, leash_signal: signal.Signals = signal.SIGKILL) -> Iterator[socket.socket]:
     """The connection for work of a process that has joined its worker; until the end of the block, the worker can kill
-    it. Raises OSError.
+    it, or send it another signal. Raises OSError.
     """
     with dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work:
         _open.update((leash, work))
         try:
-            _tie(leash)
+            _tie(leash, leash_signal)
             _workers.update(_worker_and_start(leash))
             yield work
             _workers.clear()
@@ -186,16 +186,16 @@ def _unblock_after_fork() -> None:
 os.register_at_fork(after_in_child=_unblock_after_fork)
 
 
-def _tie(leash: socket.socket) -> None:
-    """From now on the end of the leash ends this process."""
+def _tie(leash: socket.socket, number: signal.Signals) -> None:
+    """From now on this process gets this signal at the end of the leash."""
     if sys.platform != "linux":
-        threading.Thread(target=_watch, args=(leash,), name="leash", daemon=True).start()
+        threading.Thread(target=_watch, args=(leash, number), name="leash", daemon=True).start()
         return
     fcntl.fcntl(leash, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(leash, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(leash, fcntl.F_SETSIG, number)
     fcntl.fcntl(leash, fcntl.F_SETFL, fcntl.fcntl(leash, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([leash], [], [], 0)[0]:  # a byte arrived before F_SETSIG was set
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), number)
 
 
 def _untie(leash: socket.socket) -> None:
@@ -205,11 +205,11 @@ def _untie(leash: socket.socket) -> None:
         fcntl.fcntl(leash, fcntl.F_SETFL, fcntl.fcntl(leash, fcntl.F_GETFL) & ~os.O_ASYNC)
 
 
-def _watch(leash: socket.socket) -> None:
+def _watch(leash: socket.socket, number: signal.Signals) -> None:
     with suppress(OSError):
         leash.recv(1)
     if leash in _open:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), number)
 
 
 class ExecutorJob:

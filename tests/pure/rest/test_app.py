@@ -72,6 +72,14 @@ def test_health_names_the_tasks_that_are_not_well() -> None:
     assert (answer.json["status"], answer.json["degraded"]) == ("healthy", worker.troubles)
 
 
+def test_health_names_the_tasks_whose_plugins_wait_but_not_as_degraded() -> None:
+    worker = FakeWorker()
+    worker.patient = ["a-0: poll has been waiting since 2026-11-30T05:00:00Z"]
+    assert client_of(worker).get("/health").json == {
+        "status": "healthy", "message": "Worker has completed startup and is ready to handle requests.",
+        "waiting": worker.patient}
+
+
 def test_until_kafka_is_reached_every_path_but_health_is_404() -> None:
     worker = FakeWorker(kafka_cluster_id=None, started=False, stage=None)
     client = client_of(worker)

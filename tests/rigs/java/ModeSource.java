@@ -41,7 +41,7 @@ public class ModeSource extends SourceConnector {
     @Override public ConfigDef config() {
         return new ConfigDef()
             .define("topic", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "Where to.")
-            .define("mode", ConfigDef.Type.STRING, "count", ConfigDef.ValidString.in("count", "exit", "hang", "hang-start", "hang-stop",
+            .define("mode", ConfigDef.Type.STRING, "count", ConfigDef.ValidString.in("count", "exit", "hang", "spin", "hang-start", "hang-stop",
                 "hang-connector", "throw", "refused", "refused-by-sql", "unavailable", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed", "gaps", "untimed", "forget", "transactions"), ConfigDef.Importance.LOW, "What it does.")
             .define("records", ConfigDef.Type.INT, 10, ConfigDef.Importance.LOW, "How many.");
     }
@@ -121,6 +121,7 @@ public class ModeSource extends SourceConnector {
             switch (next < 5 ? "count" : config.get("mode")) {
                 case "exit" -> System.exit(1);
                 case "hang" -> sleep();
+                case "spin" -> spin();
                 case "throw" -> throw new ConnectException("thrown by poll of " + VERSION);
                 case "refused" -> throw new ConnectException("cannot log in", new SaslAuthenticationException("wrong password"));
                 case "refused-by-sql" -> throw new ConnectException("cannot log in", new SQLException("wrong password", "28P01"));
@@ -193,6 +194,10 @@ public class ModeSource extends SourceConnector {
                     System.err.println("not now"); // as plugins do that swallow it
                 }
             }
+        }
+
+        private static void spin() {
+            while (!Thread.interrupted()) { } // until the task is abandoned
         }
 
         @Override public void commitRecord(SourceRecord record, RecordMetadata metadata) {

@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.metrics.Gauge;
@@ -56,9 +57,9 @@ public class Script extends SourceConnector {
     /**
      * The task. `polls`: the polls, separated by "|". Each has words: VALUE@OFFSET is a record, #N@OFFSET one of N bytes, struct@OFFSET one
      * whose fields are not set; "commit" and "abort" end the
-     * transaction, "retry" and "throw" throw, "null" returns null, "gate" is as below. An offset "unknown" is of a type that no store has. `throws`: the methods that throw, the first time they are called. `commits`: what commit() does,
+     * transaction, "retry" and "throw" throw, "null" returns null, "gate" is as below, "spin" is an endless loop that ends as "gate" does, "deadlock" never ends. An offset "unknown" is of a type that no store has. `throws`: the methods that throw, the first time they are called. `commits`: what commit() does,
      * "transaction" (it commits the transaction), "read" (it reads and notes the offset), "hang", "wait" (until it is interrupted) or
-     * "gate" (until the file of the notes with ".open" at the end of its name exists). "shout" throws an exception with a
+     * "gate" (until the file of the notes with ".open" at the end of its name exists). `starts`: "gate" as well. "shout" throws an exception with a
      * message of 5 MB. `metrics`: how many it has, each with a long tag.
      */
     public static class Scripted extends SourceTask {
@@ -80,6 +81,7 @@ public class Script extends SourceConnector {
             throwing.addAll(List.of(given.getOrDefault("throws", "").split(" ")));
             notes = Path.of(given.get("notes"));
             commits = given.getOrDefault("commits", "");
+            if (given.getOrDefault("starts", "").equals("gate")) awaitGate(notes);
             for (int n = 0; n < Integer.parseInt(given.getOrDefault("metrics", "0")); n++)
                 context.pluginMetrics().addMetric(context.pluginMetrics().metricName("m" + n, "", new LinkedHashMap<>(Map.of("of", "x".repeat(5000)))),
                     (Gauge<Integer>) (config, now) -> 1);
@@ -101,7 +103,9 @@ public class Script extends SourceConnector {
                     case "throw" -> throw new ConnectException("told to throw");
                     case "shout" -> throw new ConnectException("told to shout" + "!".repeat(5_000_000));
                     case "null" -> records = null;
-                    case "gate" -> awaitGate();
+                    case "gate" -> awaitGate(notes);
+                    case "spin" -> spin();
+                    case "deadlock" -> deadlock();
                     default -> {
                         String[] parts = word.split("@");
                         if (parts[0].startsWith("#")) parts[0] = "x".repeat(Integer.parseInt(parts[0].substring(1)));
@@ -127,13 +131,28 @@ public class Script extends SourceConnector {
                 case "read" -> note(notes, String.valueOf(context.offsetStorageReader().offset(Map.of("p", 1))));
                 case "hang" -> sleep();
                 case "wait" -> Thread.sleep(Long.MAX_VALUE);
-                case "gate" -> awaitGate();
+                case "gate" -> awaitGate(notes);
                 default -> { }
             }
         }
 
-        private void awaitGate() throws InterruptedException {
-            while (!Files.exists(Path.of(notes + ".open"))) Thread.sleep(10);
+        private void spin() {
+            while (!Files.exists(Path.of(notes + ".open"))) { }
+        }
+
+        private void deadlock() throws InterruptedException {
+            Object other = new Object();
+            synchronized (this) {
+                CountDownLatch held = new CountDownLatch(1);
+                new Thread(() -> {
+                    synchronized (other) {
+                        held.countDown();
+                        synchronized (this) { }
+                    }
+                }, "the other one").start();
+                held.await();
+                synchronized (other) { }
+            }
         }
 
         @Override public void stop() {
@@ -156,6 +175,14 @@ public class Script extends SourceConnector {
         }
     }
 
+    private static void awaitGate(Path notes) {
+        try {
+            while (!Files.exists(Path.of(notes + ".open"))) Thread.sleep(10);
+        } catch (InterruptedException e) {
+            throw new ConnectException("interrupted", e);
+        }
+    }
+
     private static void note(Path notes, String line) {
         try {
             Files.writeString(notes, line + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
@@ -164,7 +191,7 @@ public class Script extends SourceConnector {
         }
     }
 
-    /** Converts strings, except "bad", and "down", which might be converted later, and is noted. */
+    /** Converts strings, except "bad", and "down", which might be converted later, and is noted; "stuck" as "gate" above. */
     public static class Strict implements Converter {
         private Path notes;
 
@@ -182,6 +209,7 @@ public class Script extends SourceConnector {
 
         private String checked(String value) {
             if (value.equals("bad")) throw new DataException("told to be bad");
+            if (value.equals("stuck")) awaitGate(notes);
             if (!value.equals("down")) return value;
             note(notes, value);
             throw new RetriableException("told to be down");

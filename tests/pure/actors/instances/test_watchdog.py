@@ -4,6 +4,8 @@ reported as such.
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -18,7 +20,7 @@ from actors.messages.correlation_ids import Epoch
 from actors.messages.events import InstanceRecovered, InstanceStalled, TaskStateReported
 from actors.ticker import Ticker
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.task import Progress
+from spark_tasks.task import PluginCall, Progress
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
 from tests.rigs.support import wait_until
 
@@ -33,6 +35,8 @@ class Runner:
 
     def __init__(self) -> None:
         self.batch: Future[list[Any]] | None = None
+        self.events: object = None
+        self.calls: list[PluginCall] = []
         self.hang = threading.Event()
         self.hangs = threading.Event()
         self.go = threading.Event()
@@ -50,6 +54,9 @@ class Runner:
         self.hangs.set()
         self.go.wait(20)
         self.hang.clear()
+
+    def plugin_calls(self) -> list[PluginCall]:
+        return self.calls
 
     def pause(self) -> None:
         """Nothing."""
@@ -180,6 +187,63 @@ def test_a_call_that_hangs_is_overdue_although_its_batch_is_new() -> None:
         assert lapse is not None
         assert (lapse.batch, lapse.seconds) == (None, 11)
     assert pace.overdue(12) is None
+
+
+def test_a_plugin_in_another_process_that_hangs_is_reported_with_its_stack(rig: Rig) -> None:
+    rig.runner.events, rig.runner.calls = 1, [PluginCall("start", 11.0, False, "at Some.start(Some.java:7)")]
+    first = rig.first()
+    assert first.hangs
+    assert first.what == "start has not returned for 11 s (task.progress.timeout.ms)\nat Some.start(Some.java:7)"
+    assert rig.watchdog.degraded() == ["c-0: start has not returned for 11 s"]
+    rig.runner.events = 2
+    wait_until(rig.went_on)
+    assert rig.watchdog.degraded() == []
+
+
+def test_a_plugin_in_another_process_that_waits_for_data_is_well(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is mentioned until it has returned; the log has its stack once."""
+    caplog.set_level(logging.INFO)
+    for events in (1, 2):
+        rig.runner.events, rig.runner.calls = events, []
+        rig.watchdog.check()
+        rig.now += 11
+        rig.runner.calls = [PluginCall("poll", 11.0, True, "at Some.poll(Some.java:9)")]
+        rig.watchdog.check()
+        [mentioned] = wait_until(rig.watchdog.waiting)
+        assert re.fullmatch(r"c-0: poll has been waiting since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", mentioned)
+    rig.runner.events = 3
+    rig.watchdog.check()
+    assert (rig.watchdog.waiting(), rig.watchdog.degraded(), rig.reported) == ([], [], [])
+    assert caplog.text.count("at Some.poll(Some.java:9)") == 1
+    assert {record.levelname for record in caplog.records} == {"INFO"}
+
+
+def test_a_plugin_whose_calls_return_is_asked_again_only_after_the_time(rig: Rig) -> None:
+    asked: list[float] = []
+    rig.runner.events, rig.runner.calls = 1, [PluginCall("poll", 4.0, True, "")]
+
+    def calls() -> list[PluginCall]:
+        asked.append(rig.now)
+        return rig.runner.calls
+
+    rig.runner.plugin_calls = calls  # type: ignore[method-assign]
+    rig.watchdog.check()
+    for rig.now in range(1, 31):
+        rig.watchdog.check()
+        wait_until(lambda: not [one for one in threading.enumerate() if one.name == "watchdog-c-0"])
+    assert asked == [11, 18, 25]
+    assert (rig.watchdog.waiting(), rig.watchdog.degraded(), rig.reported) == ([], [], [])
+
+
+def test_a_call_on_the_worker_has_the_stack_of_the_plugin_that_it_waits_for(rig: Rig) -> None:
+    rig.runner.calls = [PluginCall("start", 11.0, False, "at Some.start(Some.java:7)")]
+    rig.hang()
+    reported = rig.first()
+    assert "a call on the worker has not returned for 11 s" in reported.what
+    assert "in wait_for_somebody" in reported.what
+    assert reported.what.endswith("The plugin, in start:\nat Some.start(Some.java:7)")
 
 
 def test_the_time_of_a_batch_begins_when_it_runs() -> None:

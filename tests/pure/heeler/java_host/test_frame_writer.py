@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from heeler.java_host import frame_writer
 from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.patience import Patience
+from heeler.java_host.topic_requests import TopicRequests
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NONE_REFUSED
 from spark_tasks.host_frames import REFUSED, Batch
@@ -26,6 +28,7 @@ from spark_tasks.metrics.task import SplitFigures, TaskMetrics
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.java_source_split import JavaSourceResult
 from tests.rigs.raw_records import raw_batch
+from tests.rigs.support import wait_until
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ def appender(monkeypatch):
 def test_records_that_a_broker_refuses_are_bad_ones_of_which_the_plugin_is_told():
     handling = ErrorHandling(connector="c", tolerant=True, log=True)
     cluster = SimpleNamespace(partitions=lambda *_, **__: range(5))
-    writer = FrameWriter(cluster, {}, lambda: Lane(None), lambda _: None, None, handling, brokers_create=False)
+    writer = FrameWriter(cluster, {}, lambda: Lane(None), lambda _: None, None, handling, creation=None)
     raw = raw_batch([b"a", b"bad", b"c", b"bad"])
     frame = Batch(
         7, ("t", "u"), np.array([0, 0, 1, 1], np.int32), np.full(4, -1, np.int32), raw, (), False, True, None)
@@ -90,7 +93,7 @@ def test_a_letter_that_only_the_broker_finds_too_large_is_counted_and_fails_noth
     taken = JavaSourceResult((), (("dead", letters),), NONE_REFUSED, SplitFigures())
     taking = SimpleNamespace(taken=lambda *_: taken, withdraw=lambda: None)
     writer = FrameWriter(cluster, {}, lambda: Lane(None), lambda _: None, taking,
-                         ErrorHandling(tolerant=True, queue="dead"), brokers_create=False)
+                         ErrorHandling(tolerant=True, queue="dead"), creation=None)
     none = np.array([], np.int32)
     frame = Batch(1, (), none, none, letters.slice(0, 0), (), False, False, None, cut=SimpleNamespace())
     assert writer.write(frame, Patience(1))
@@ -115,10 +118,16 @@ class Topics:
         return range(5)
 
 
-def writer_of(cluster, *, taken=None, lane=Lane(None), brokers_create=True):  # noqa: B008 - it is immutable
+CREATES = SimpleNamespace(ensure=lambda _cluster, _topic: None)
+
+
+def writer_of(
+    cluster, *, taken=None, lane=Lane(None), brokers_create=True, creation=CREATES,  # noqa: B008 - it is immutable
+):
     taking = None if taken is None else SimpleNamespace(taken=lambda *_: taken, withdraw=lambda: None)
     return FrameWriter(
-        cluster, {}, lambda: lane, lambda _: None, taking, ErrorHandling(), brokers_create=brokers_create)
+        cluster, {}, lambda: lane, lambda _: None, taking, ErrorHandling(),
+        creation=None if brokers_create else TopicRequests(creation, cluster))
 
 
 def frame_of(*values, cut=None):
@@ -144,6 +153,24 @@ def test_records_wait_for_topics_that_brokers_create_or_do_not_tell_of(
     cluster.errors.clear()
     if not written:
         assert writer.write(frame, Patience(1))
+
+
+def test_a_topic_whose_creation_hangs_holds_the_task_no_longer_than_its_patience(appender):
+    """The task could neither be paused nor stopped for minutes. It has one request, which goes on."""
+    responds, asked = threading.Event(), []
+
+    def ensure(_cluster, topic):
+        asked.append(topic)
+        responds.wait(60)
+
+    writer = writer_of(Topics(t=UnknownTopicError("no t")), brokers_create=False,
+                       creation=SimpleNamespace(ensure=ensure))
+    for _ in range(3):
+        assert not writer.write(frame_of(b"a"), Patience(0.01))
+    assert (asked, appender.answers) == (["t"], [])
+    responds.set()
+    wait_until(lambda: writer.write(frame_of(b"a"), Patience(1)))
+    assert len(appender.answers) == 1
 
 
 @pytest.mark.parametrize("brokers_create", [True, False])

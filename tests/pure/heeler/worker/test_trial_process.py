@@ -25,6 +25,7 @@ LINES = "org.apache.kafka.connect.file.FileStream{}Connector"
 LOUD = """
 import os
 import subprocess
+import sys
 import time
 from heeler import source
 
@@ -45,8 +46,15 @@ def Loud(options, start):
         children = [subprocess.Popen(["sleep", "300"]).pid, os.fork()]
         if not children[1]:
             time.sleep(300)  # it has standard output
+        if sys.platform == "linux":
+            children.append(subprocess.Popen(["sleep", "300"], start_new_session=True).pid)
+            children.append(int(subprocess.check_output("setsid sleep 300 >/dev/null 2>&1 & echo $!", shell=True)))
         with open(options["pids"], "w") as file:
             print(*children, file=file)
+        if options.get("then") == "crash":
+            os.kill(os.getpid(), 11)
+        while options.get("then") == "hang":
+            pass
     if options.get("mode") == "die":
         raise ZeroDivisionError("hunter2hunter2 of all things")
     if options.get("mode") == "score":
@@ -103,6 +111,18 @@ def test_processes_that_a_plugin_starts_end_with_the_trial(tmp_path):
     config = {"connector.class": "Loud", "topic": "t", "mode": "start", "pids": str(pids)}
     read, _converted = trials.run(config, None, 5)["stages"]
     assert [record["n"] for record in read["records"]] == [1, 2]
+    wait_gone([psutil.Process(int(pid)) for pid in pids.read_text().split() if psutil.pid_exists(int(pid))])
+
+
+@pytest.mark.parametrize(("then", "error"), [("crash", "ended with 139"), ("hang", "was aborted")])
+def test_processes_that_a_plugin_starts_end_however_its_trial_does(tmp_path, monkeypatch, then, error):
+    (tmp_path / "loud.py").write_text(LOUD)
+    pids = tmp_path / "pids"
+    monkeypatch.setattr(trial_process, "LONGEST_S", 10.0)
+    trials = Trials({**WORKER, "plugin.path": str(tmp_path)}, {})
+    config = {"connector.class": "Loud", "topic": "t", "mode": "start", "pids": str(pids), "then": then}
+    with pytest.raises(ConnectError, match=error):
+        trials.run(config, None, 5)
     wait_gone([psutil.Process(int(pid)) for pid in pids.read_text().split() if psutil.pid_exists(int(pid))])
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spark_tasks.process.process_state import start_of
 from tests.rigs.support import wait_until
 from tests.rigs.workers import wait_gone
 
@@ -148,6 +149,48 @@ def test_a_fork_server_is_its_own_masters(tmp_path: Path) -> None:
         assert parent.wait(30) == 0
         assert alive(server)
         assert alive(executor)
+
+
+# A fork server that is told of a process that it has not forked.
+GUARD = """
+import select, sys
+from spark_tasks.process.reaper import Reaper
+
+reaper = Reaper()
+reaper.end_with(int(sys.argv[1]))
+reaper.guard(int(sys.argv[2]), sys.argv[3])
+reaper.register(0, select.POLLIN)
+print("ready", flush=True)
+while not reaper.poll():
+    pass
+"""
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_process_that_another_parent_has_forked_ends_when_the_master_does(known: bool) -> None:
+    """With what it has started; but not a later one with the same number."""
+    with (subprocess.Popen(["sleep", "600"]) as master,
+          subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE) as guarded):
+        assert guarded.stdout is not None
+        child = psutil.Process(int(guarded.stdout.readline()))
+        start = start_of(guarded.pid) if known else "1"
+        with subprocess.Popen([sys.executable, "-c", GUARD, str(master.pid), str(guarded.pid), str(start)],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as guard:
+            assert guard.stdin is not None
+            assert guard.stdout is not None
+            try:
+                assert guard.stdout.readline() == b"ready\n"
+                master.kill()
+                if known:
+                    wait_gone([child])
+                    assert guarded.wait(30) == -signal.SIGKILL
+                guard.stdin.close()
+                assert guard.wait(30) == 0
+                assert alive(child) is not known
+            finally:
+                for process in (master, guard, guarded, child):
+                    with suppress(psutil.NoSuchProcess):
+                        process.kill()
 
 
 # A system that does not tell when a process ends. Its first process ends, and one that is forked later does not.

@@ -96,6 +96,33 @@ def test_a_task_with_a_slow_write_is_alone_for_a_while(
     assert rig.loans.begin()
 
 
+HUNG = SinkResult("t", 0, 8, figures=SplitFigures(seconds={"write": 5.0}))
+
+
+def alone_s(rig: Rig, clock: list[float]) -> float:
+    """How long the task is not lent from now on."""
+    begun = clock[0]
+    while not rig.loans.begin():
+        clock[0] += 1
+    return clock[0] - begun
+
+
+def test_a_task_whose_writes_hang_again_and_again_is_alone_for_longer_each_time(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cut off the splits of the others every ten seconds, and these repeated their records."""
+    clock, found = [1000.0], []
+    monkeypatch.setattr(loans, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    for _ in range(8):
+        rig.loans.note([HUNG])
+        found.append(alone_s(rig, clock))
+        rig.loans.end(1)
+    assert found == [10, 20, 40, 80, 160, 320, 600, 600]
+    clock[0] += 600
+    rig.loans.note([HUNG])
+    assert alone_s(rig, clock) == 10, "it was well for as long"
+
+
 @pytest.mark.parametrize("ranges", [None, RANGES * 101], ids=["to be fetched", "too many partitions"])
 def test_a_batch_that_is_not_small_is_the_tasks_own(rig: Rig, ranges: Any) -> None:
     assert rig.loans.begin()

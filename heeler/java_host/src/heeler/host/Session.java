@@ -8,6 +8,7 @@ import org.apache.kafka.connect.connector.Task;
 /** One connection, and the threads that run plugin code for it. */
 abstract class Session {
     final Connection connection;
+    final PluginCalls calls = new PluginCalls(this);
     volatile Thread thread; // the first one; null until it is created
     volatile ClassLoader loader; // the plugin's
     volatile boolean ranOut; // its plugin ran out of memory
@@ -43,13 +44,18 @@ abstract class Session {
 
     /** Stops a task. As in Kafka Connect, its error is only logged: it must not replace the one that has failed the task. */
     void stop(Task task) {
-        try {
+        try (PluginCalls.Call call = calls.of("stop")) {
             task.stop();
         } catch (Throwable e) { // plugin code
             ranOut = ranOut || Host.ranOut(e);
             System.err.println("[WARN] Could not stop the task");
             e.printStackTrace();
         }
+    }
+
+    /** Says which calls of the plugin have not returned, in a thread of its own: the one that reads must not wait for a write. */
+    void describeCalls(Connection.Message request) {
+        new Thread(() -> tell(request.id(), calls.described()), "where").start();
     }
 
     /** Sends the worker a message that is not a response. */

@@ -87,6 +87,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         try {
             for (Connection.Message m = connection.read(this::queue); m != null; m = connection.read(this::queue)) {
                 if (m.op().equals("letters")) conversion.written(m.number("number"));
+                else if (m.op().equals("where")) describeCalls(m);
                 else queue(m);
             }
         } finally {
@@ -128,7 +129,7 @@ final class SinkSession extends Session implements SinkContext.Source {
             try {
                 created.initialize(new SinkContext(this));
                 task = created;
-                created.start(own);
+                try (PluginCalls.Call call = calls.of("start")) { created.start(own); }
                 tell(Map.of("op", "started", "version", String.valueOf(created.version()), "keeps", keepsOffsets(type)));
                 nextCommit = nextPut = now() + flushMs;
                 go();
@@ -226,7 +227,7 @@ final class SinkSession extends Session implements SinkContext.Source {
                 group = new ConsumerGroupMetadata(
                     first.text("group"), command.number("generation"), command.text("member"), Optional.empty());
                 places.open(given);
-                if (!given.isEmpty()) task.open(given.keySet());
+                if (!given.isEmpty()) try (PluginCalls.Call call = calls.of("open")) { task.open(given.keySet()); }
                 settle();
                 tell(Map.of("op", "opened"));
             }
@@ -257,7 +258,7 @@ final class SinkSession extends Session implements SinkContext.Source {
     private void put() throws Exception {
         if (!again) gather();
         nextPut = nextCommit; // unless the task sets a timeout
-        try {
+        try (PluginCalls.Call call = calls.of("put")) {
             task.put(new ArrayList<>(batch));
             conversion.check();
             again = false;
@@ -332,7 +333,7 @@ final class SinkSession extends Session implements SinkContext.Source {
     private void commit(Collection<TopicPartition> which, boolean closing) throws Exception {
         conversion.awaitReports(which);
         Map<TopicPartition, OffsetAndMetadata> wanted;
-        try {
+        try (PluginCalls.Call call = calls.of("preCommit")) {
             wanted = task.preCommit(places.taken(which));
         } catch (Throwable e) { // plugin code
             System.err.println(

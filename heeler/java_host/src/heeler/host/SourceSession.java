@@ -104,6 +104,7 @@ final class SourceSession extends Session {
                     case "pause" -> pause(true);
                     case "resume" -> pause(false);
                     case "stop" -> stop();
+                    case "where" -> describeCalls(m);
                     default -> throw new IOException("unknown message " + m.op());
                 }
             }
@@ -166,7 +167,7 @@ final class SourceSession extends Session {
                 @Override public TransactionContext transactionContext() { return transactions; }
             });
             task = created;
-            created.start(own);
+            try (PluginCalls.Call call = calls.of("start")) { created.start(own); }
             connection.tell(0, Map.of("op", "started", "version", String.valueOf(created.version())));
             Thread writer = new Thread(this::write, "writer " + id);
             writer.setDaemon(true);
@@ -200,7 +201,7 @@ final class SourceSession extends Session {
     }
 
     private List<SourceRecord> polled() throws InterruptedException {
-        try {
+        try (PluginCalls.Call call = calls.of(PluginCalls.POLL)) {
             List<SourceRecord> records = task.poll();
             return records == null ? List.of() : records;
         } catch (org.apache.kafka.connect.errors.RetriableException | org.apache.kafka.common.errors.RetriableException e) {
@@ -232,7 +233,7 @@ final class SourceSession extends Session {
         List<SourceRecord> records = new ArrayList<>(SLICE);
         List<Outgoing> converted = new ArrayList<>(SLICE);
         long size = 0;
-        try {
+        try (PluginCalls.Call call = calls.of("a transform or converter")) {
             while (rest.hasNext() && records.size() < SLICE && size <= FRAME_BYTES) {
                 records.add(rest.next());
                 Outgoing sends = conversion.converted(records.get(records.size() - 1));
@@ -362,7 +363,7 @@ final class SourceSession extends Session {
 
     private void notify(String method, Call call) {
         if (gone) return; // the task may be stopped already
-        try {
+        try (PluginCalls.Call running = calls.of(method)) {
             call.of(task);
         } catch (Throwable e) { // plugin code; Java's worker only logs it, too
             System.err.println("[ERROR] " + id + " failed in " + method + ": " + e);
