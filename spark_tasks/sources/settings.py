@@ -12,7 +12,7 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.producer_settings import ProducerSettings
 from spark_tasks.kafka.task_clients import number
-from spark_tasks.kafka.topic_creation import TopicCreation, topic_creation
+from spark_tasks.kafka.topic_creation import TopicCreation
 from spark_tasks.sources.boundaries import Boundary
 from spark_tasks.task import TaskContext
 
@@ -67,5 +67,5 @@ class SourceSettings:
         properties = client_properties(clients, connector, "producer")
         transactions = None if context.guard is None else TransactionSettings.of(context, properties)
         producer = ProducerSettings.of(properties if transactions is None else {**properties, **_IDEMPOTENT})
-        topics = topic_creation(connector, clients) if context.worker.topic_creation else None
+        topics = TopicCreation.of(connector, clients) if context.worker.topic_creation else None
         return cls(producer, topics, ErrorHandling.of(context), transactions)

@@ -15,7 +15,6 @@ from spark_tasks.java.bounded_match import TOO_SLOW, matches
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_properties import consumer_group
 from spark_tasks.kafka.errors import InvalidTopicError
-from spark_tasks.kafka.topic_creation import TopicCreation
 from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.validation.common_keys import Subject
 
@@ -81,15 +80,6 @@ def topics_error(props: Mapping[str, str | None]) -> str | None:
     if topics and regex:
         return "topics and topics.regex are mutually exclusive options, but both are set."
     return None if topics or regex else "Must configure one of topics or topics.regex"
-
-
-def check_topic_creation(source: Mapping[str, str]) -> None:
-    """Raises ConfigError if a source's settings of topic creation are invalid. As in Kafka Connect, validation knows
-    only their list of groups.
-    """
-    settings = {key: value for key, value in source.items() if key.startswith("topic.creation.") and value is not None}
-    if settings:
-        TopicCreation(settings, {}).check()
 
 
 def _check_topics(subject: Subject, values: Values) -> None:
