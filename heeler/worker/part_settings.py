@@ -12,15 +12,15 @@ from actors.assignment.protocol import Protocol
 from actors.group.coordinator import GroupSettings
 from actors.herder.state import HerderSettings
 from actors.messages.requests import SIGNATURE_DIGESTS
-from heeler.worker.config import EXACTLY_ONCE, WorkerConfig, exactly_once
+from heeler.worker.config import WorkerConfig
+from heeler.worker.exactly_once import EXACTLY_ONCE, ExactlyOnce
 from heeler.worker.keys.worker import WORKER_KEYS
 from spark_tasks.config import restart_policy
+from spark_tasks.config.client_properties import WorkerClients
 from spark_tasks.config.definition import ConfigDef
-from spark_tasks.config.override_policy import policy_of
 from spark_tasks.config.record_limit import MAX_RECORD_KEY
 from spark_tasks.config.restart_policy import RestartPolicy
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.client_properties import of_worker
 from spark_tasks.spark.executor import result_limit
 from spark_tasks.spark.residents.settings import MODE, ExecutorSettings, default_running
 from spark_tasks.spark.security import is_local
@@ -94,7 +94,7 @@ def task_settings(config: WorkerConfig) -> WorkerSettings:
     """The settings of the worker for its tasks."""
     return WorkerSettings(
         group_id=config.group_id,
-        clients=of_worker(config.originals),
+        clients=config.clients,
         converters=_of_converters(config.originals),
         session_timeout_ms=config["session.timeout.ms"],
         offset_flush_interval_ms=config["offset.flush.interval.ms"],
@@ -104,17 +104,25 @@ def task_settings(config: WorkerConfig) -> WorkerSettings:
     )
 
 
-def validation_settings(worker: Mapping[str, str]) -> ValidationSettings:
-    """The settings of the worker for the validation of connectors. `worker`: its properties; a trial's are incomplete.
+def validation_settings(config: WorkerConfig) -> ValidationSettings:
+    """The settings of the worker for the validation of connectors."""
+    return _validation(config.originals, config.clients, config.exactly_once_support)
+
+
+def trial_settings(worker: Mapping[str, str]) -> ValidationSettings:
+    """The settings for the validation of a trial. `worker`: the properties of a worker, of which any may be missing.
     Raises ConfigError.
     """
+    return _validation(worker, WorkerClients.of(worker), ExactlyOnce.of(_EXACTLY_ONCE.parse(worker)))
+
+
+def _validation(worker: Mapping[str, str], clients: WorkerClients, support: ExactlyOnce) -> ValidationSettings:
     return ValidationSettings(
         group_id=worker.get("group.id"),
         internal_topics=frozenset(topic.strip() for key in _TOPICS if (topic := worker.get(key))),
-        exactly_once=exactly_once(_EXACTLY_ONCE.parse(worker)),
+        exactly_once=support is ExactlyOnce.ENABLED,
         on_cluster=not is_local(worker),
-        policy=policy_of(worker),
-        clients=of_worker(worker),
+        clients=clients,
         converters=_of_converters(worker),
     )
 

@@ -252,7 +252,7 @@ class Worker:
     def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> None:
         config = self.config
         leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"], self.rest.client_tls)
-        fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder, self._ticker)
+        fencing = ProducerFencing(config.clients, self.resolve, self._tell_herder, self._ticker)
         make = TaskRunners(config, task_settings(config), self._plugins, data_plane, self._offsets, self._configs,
                            self.resolve, self._topic_used, Peers(self._tell_herder, leader, self._configs),
                            self.metrics.task).make
@@ -274,7 +274,7 @@ class Worker:
 
         self._instances = ActorInstances(self._tell_herder, connectors.start, tasks.start, cancel, tasks.stopping,
                                          lambda ref: tasks.where(ref) or connectors.where(ref))
-        validation = Validation(self._plugins, validation_settings(config.originals), self.resolve, self._ticker)
+        validation = Validation(self._plugins, validation_settings(config), self.resolve, self._ticker)
         delegation = Delegation(validation, offset_requests, self._instances, self._tell_herder)
         for part in (offset_requests, leader, fencing):
             self._cleanup.callback(part.close)

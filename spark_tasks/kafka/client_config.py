@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 from typing_extensions import override
 
+from spark_tasks.config.client_properties import CONNECTION_NUMBERS
 from spark_tasks.config.unsupported import refuse
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.security.key_stores import certificates, identity, is_pem, pem_text, read_store
@@ -22,17 +23,6 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _STORES: Final = ("PEM", "PKCS12", "JKS")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
-# Java's key to kafka-python's, for numbers of milliseconds or bytes that mean the same on both sides.
-CONNECTION_NUMBERS: Final = {
-    "request.timeout.ms": "request_timeout_ms",
-    "reconnect.backoff.ms": "reconnect_backoff_ms",
-    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
-    "retry.backoff.ms": "retry_backoff_ms",
-    "connections.max.idle.ms": "connections_max_idle_ms",
-    "metadata.max.age.ms": "metadata_max_age_ms",
-    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
-    "socket.connection.setup.timeout.max.ms": "socket_connection_setup_timeout_max_ms",
-}
 _JAAS_OPTION = re.compile(
     r"""(?<![\w.\-])([\w.\-]++)\s*+=\s*+(?:"((?:[^"\\]++|\\.)*+)"|'((?:[^'\\]++|\\.)*+)'|([^\s;"']+))""")
 
@@ -45,9 +35,9 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = {"bootstrap_servers": _servers(properties)}
     if properties.get("client.id"):
         settings["client_id"] = properties["client.id"]
-    for key, name in CONNECTION_NUMBERS.items():
+    for key in CONNECTION_NUMBERS:
         if properties.get(key, "").strip():
-            settings[name] = _number(key, properties[key])
+            settings[key.replace(".", "_")] = _number(key, properties[key])
     lookup = properties.get("client.dns.lookup", "").strip()
     if lookup:
         settings["client_dns_lookup"] = lookup

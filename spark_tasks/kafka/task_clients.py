@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar
 
+from spark_tasks.config.client_properties import consumer_group
 from spark_tasks.config.connector_keys import tasks_max
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_config import client_settings
-from spark_tasks.kafka.client_properties import consumer_group
 from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.group_settings import ConsumerSettings, assignors
 

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import kafka.errors as protocol
 
+from spark_tasks.config.client_properties import WorkerClients, client_properties
 from spark_tasks.config.topic_groups import TopicGroups, TopicSettings
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.connections import net_client
 from spark_tasks.kafka.errors import UnknownTopicError, translated
@@ -27,9 +27,9 @@ class TopicCreation:
     admin: Mapping[str, Any]
 
     @classmethod
-    def of(cls, connector: Mapping[str, str], clients: Mapping[str, str]) -> Self | None:
-        """Parses a connector's configuration; None if it leaves topic creation to the brokers. `clients`: the worker's
-        properties for the clients of its connectors. Raises ConfigError.
+    def of(cls, connector: Mapping[str, str], clients: WorkerClients) -> Self | None:
+        """Parses a connector's configuration; None if it leaves topic creation to the brokers. `clients`: those of the
+        worker's connectors. Raises ConfigError.
         """
         groups = TopicGroups.of(connector)
         if groups is None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_tasks.config.client_properties import client_properties
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.group_settings import ConsumerSettings
 from spark_tasks.kafka.task_clients import (

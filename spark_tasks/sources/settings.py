@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spark_tasks.config.client_properties import client_properties
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.producer_settings import ProducerSettings
 from spark_tasks.kafka.task_clients import number
 from spark_tasks.kafka.topic_creation import TopicCreation

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from spark_tasks.config.auto_tasks import AUTO, AUTO_MAX, MAX
+from spark_tasks.config.client_properties import consumer_group
 from spark_tasks.config.connector_keys import QUEUE, SINK, queue_of
 from spark_tasks.config.definition import ConfigDef, ConfigValue, Type, parse_type
 from spark_tasks.config.types import invalid, shown
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.bounded_match import TOO_SLOW, matches
 from spark_tasks.java.regex import compile_java
-from spark_tasks.kafka.client_properties import consumer_group
 from spark_tasks.kafka.errors import InvalidTopicError
 from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.validation.common_keys import Subject

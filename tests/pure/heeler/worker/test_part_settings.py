@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from heeler.worker.part_settings import restart_policy_of, validation_settings
+from heeler.worker.part_settings import restart_policy_of, trial_settings
 from spark_tasks.config.restart_policy import WORKER, RestartPolicy
 from tests.rigs.tasks import worker_settings
 
@@ -18,30 +18,30 @@ def test_worker_settings_for_tasks_are_parsed() -> None:
         "value.converter": "x.Y", "value.converter.schemas.enable": "false", "rest.port": "1"})
     assert (found.group_id, found.session_timeout_ms, found.offset_flush_interval_ms) == ("group", 7000, 2000)
     assert (found.max_record_bytes, found.topic_creation) == (20_000, False)
-    assert found.clients == {
+    assert found.clients.properties == {
         "bootstrap.servers": "localhost:9", "consumer.fetch.min.bytes": "2", "ssl.truststore.type": "PEM"}
     assert found.converters == {
         "key.converter": "none", "value.converter": "x.Y", "value.converter.schemas.enable": "false"}
 
 
 def test_worker_settings_for_validation_are_parsed() -> None:
-    found = validation_settings({
+    found = trial_settings({
         "group.id": "g", "exactly.once.source.support": " Enabled ", "spark.master": "spark://host:7077",
         "config.storage.topic": " configs ", "status.storage.topic": "statuses", "key.converter": "x.Y",
         "connector.client.config.override.policy": "None", "consumer.fetch.min.bytes": "2", "rest.port": "1"})
     assert (found.group_id, found.exactly_once, found.on_cluster) == ("g", True, True)
     assert found.internal_topics == {"configs", "statuses"}
-    assert found.policy("acks") is not None
-    assert (found.clients["consumer.fetch.min.bytes"], found.converters) == ("2", {"key.converter": "x.Y"})
+    assert found.clients.policy.refusal("acks") is not None
+    assert (found.clients.properties["consumer.fetch.min.bytes"], found.converters) == ("2", {"key.converter": "x.Y"})
 
 
 @pytest.mark.parametrize("support", ["preparing", "DISABLED"])
 def test_a_trial_needs_no_worker_settings_for_its_validation(support: str) -> None:
-    assert not validation_settings({"exactly.once.source.support": support}).exactly_once
-    found = validation_settings({})
+    assert not trial_settings({"exactly.once.source.support": support}).exactly_once
+    found = trial_settings({})
     assert (found.group_id, found.exactly_once, found.on_cluster, found.internal_topics) == (
         None, False, False, frozenset())
-    assert found.policy("acks") is None
+    assert found.clients.policy.refusal("acks") is None
 
 
 @pytest.mark.parametrize(("worker", "connector", "expected"), [

@@ -11,8 +11,8 @@ from typing import Any
 import javaproperties
 import pytest
 
+from spark_tasks.config.client_properties import WorkerClients, client_properties
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.producer_settings import appender_options
 from spark_tasks.kafka.task_clients import consumer_settings, isolation, reset_policy
 from spark_tasks.spark.context import spark_settings
@@ -22,7 +22,7 @@ WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "
 
 
 def test_consumer_settings_of_a_sink_task() -> None:
-    properties = client_properties({**WORKER, "consumer.session.timeout.ms": "9000"}, {}, "consumer")
+    properties = client_properties(WorkerClients.of({**WORKER, "consumer.session.timeout.ms": "9000"}), {}, "consumer")
     found = consumer_settings("c", 3, {"topics": " a, b ,a", "tasks.max": "2"}, properties)
     assert (found.group_id, found.topics, found.session_timeout_ms) == ("connect-c", ("a", "b"), 9000)
     assert (found.client_id, "client_id" in found.client) == ("connector-consumer-c-3", False)
