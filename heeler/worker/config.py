@@ -21,8 +21,9 @@ from spark_tasks.config.definition import ConfigDef, Type, invalid
 from spark_tasks.config.masking import MASK, passwords, process_secrets, secret_name
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer
+from spark_tasks.spark.master import SparkMaster
 from spark_tasks.spark.residents.settings import RESIDENT
-from spark_tasks.spark.security import authenticates, authentication, is_local
+from spark_tasks.spark.security import authenticates, authentication
 from storage.ids import TopicName
 from storage.offsets.own_topic import OwnOffsets
 from storage.offsets.placement import own_offsets
@@ -109,9 +110,14 @@ class WorkerConfig:
         return self.exactly_once_support is ExactlyOnce.ENABLED
 
     @property
+    def spark_master(self) -> SparkMaster:
+        """Where Spark runs."""
+        return SparkMaster.of(self.originals)
+
+    @property
     def starts_executors(self) -> bool:
         """Whether the worker starts executor processes itself, until Spark does."""
-        return self["heeler.executors.mode"] == RESIDENT and is_local({"spark.master": self["spark.master"] or "local"})
+        return self["heeler.executors.mode"] == RESIDENT and self.spark_master.is_local
 
     @property
     def transactional_leader(self) -> bool:

@@ -22,8 +22,8 @@ from spark_tasks.config.record_limit import MAX_RECORD_KEY
 from spark_tasks.config.restart_policy import RestartPolicy
 from spark_tasks.errors import ConfigError
 from spark_tasks.spark.executor import result_limit
+from spark_tasks.spark.master import SparkMaster
 from spark_tasks.spark.residents.settings import MODE, ExecutorSettings, default_running
-from spark_tasks.spark.security import is_local
 from spark_tasks.task import WorkerSettings
 from spark_tasks.validation import ValidationSettings
 from storage.config.state import SessionKey
@@ -121,7 +121,7 @@ def _validation(worker: Mapping[str, str], clients: WorkerClients, support: Exac
         group_id=worker.get("group.id"),
         internal_topics=frozenset(topic.strip() for key in _TOPICS if (topic := worker.get(key))),
         exactly_once=support is ExactlyOnce.ENABLED,
-        on_cluster=not is_local(worker),
+        on_cluster=not SparkMaster.of(worker).is_local,
         clients=clients,
         converters=_of_converters(worker),
     )
