@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from datetime import timedelta
 from pathlib import Path
@@ -48,6 +49,30 @@ def test_consumer_defaults_and_invalid_values() -> None:
         reset_policy({"auto.offset.reset": "sometimes"})
     with pytest.raises(ConfigError, match=r"session\.timeout\.ms"):
         consumer_settings("c", 0, {"topics": "t"}, {**WORKER, "session.timeout.ms": "soon"})
+
+
+@pytest.mark.parametrize(("key", "value", "message"), [
+    ("session.timeout.ms", "1_000", "Not a number of type INT"), ("session.timeout.ms", "0", "at least 1"),
+    ("heartbeat.interval.ms", "3000000000", "Not a number of type INT"),
+    ("exclude.internal.topics", "banana", "Expected value to be either true or false"),
+    ("allow.auto.create.topics", "no", "Expected value to be either true or false"),
+])
+def test_properties_of_consumers_are_parsed_as_validation_parses_them(key: str, value: str, message: str) -> None:
+    """Any text but false was true, and Python's numbers are not Java's."""
+    with pytest.raises(ConfigError, match=rf"^Invalid value {value} for configuration {re.escape(key)}: .*{message}"):
+        consumer_settings("c", 0, {"topics": "t"}, {**WORKER, key: value})
+    usual = consumer_settings("c", 0, {"topics": "t"}, WORKER)
+    assert consumer_settings("c", 0, {"topics": "t"}, {**WORKER, key: " "}) == usual
+
+
+@pytest.mark.parametrize("properties", [
+    {"enable.idempotence": "banana"}, {"max.request.size": "1_000"}, {"delivery.timeout.ms": "3000000000"},
+])
+def test_properties_of_producers_are_parsed_as_validation_parses_them(properties: dict[str, str]) -> None:
+    [(key, value)] = properties.items()
+    with pytest.raises(ConfigError, match=rf"^Invalid value {value} for configuration {re.escape(key)}: "):
+        appender_options(properties)
+    assert appender_options({key: " "}) == appender_options({})
 
 
 def test_an_appender_is_idempotent_unless_configured_otherwise() -> None:
