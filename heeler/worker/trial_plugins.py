@@ -10,6 +10,7 @@ from heeler.java_host.runtime import JavaRuntime
 from heeler.java_host.settings import JavaHostSettings
 from heeler.worker.keys.worker import HOST_KEYS
 from heeler.worker.part_settings import trial_settings
+from spark_tasks.config.connector_keys import aliases
 from spark_tasks.config.types import Type, parse_type
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Kind, Plugins
@@ -59,5 +60,5 @@ def _named(worker: Mapping[str, str], config: Mapping[str, str]) -> Iterator[tup
     for key, kind in _CONVERTERS.items():
         yield key, kind, config.get(key) or worker.get(key, "")
     for part, kind in (("transforms", Kind.TRANSFORMATION), ("predicates", Kind.PREDICATE)):
-        for alias in filter(None, map(str.strip, config.get(part, "").split(","))):
+        for alias in aliases(config, part):
             yield f"{part}.{alias}.type", kind, config.get(f"{part}.{alias}.type", "")

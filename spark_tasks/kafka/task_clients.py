@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 from spark_tasks.config.client_keys import BY_DURATION
 from spark_tasks.config.client_properties import consumer_group
 from spark_tasks.config.client_values import client_value, given_value
-from spark_tasks.config.connector_keys import tasks_max
+from spark_tasks.config.connector_keys import tasks_max, topics_of
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_config import client_settings
@@ -63,7 +63,7 @@ def consumer_settings(
     """Returns the settings of a sink task's group member. `properties`: those of its consumer, see client_properties.
     Raises ConfigError.
     """
-    topics = tuple(dict.fromkeys(t.strip() for t in (connector.get("topics") or "").split(",") if t.strip()))
+    topics = topics_of(connector)
     regex = (connector.get("topics.regex") or "").strip()
     if bool(topics) == bool(regex):
         raise ConfigError("Must configure one of topics or topics.regex")

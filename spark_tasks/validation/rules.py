@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from spark_tasks.config.auto_tasks import AUTO, AUTO_MAX, MAX
 from spark_tasks.config.client_properties import consumer_group
-from spark_tasks.config.connector_keys import QUEUE, SINK, queue_of
-from spark_tasks.config.definition import ConfigDef, ConfigValue, Type, parse_type
+from spark_tasks.config.connector_keys import QUEUE, SINK, queue_of, topics_of
+from spark_tasks.config.definition import ConfigDef, ConfigValue
 from spark_tasks.config.types import invalid, shown
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.bounded_match import TOO_SLOW, matches
@@ -117,11 +117,11 @@ def _check_dead_letters(subject: Subject, values: Values) -> None:
     topic = queue_of(subject.props)
     if not topic:
         return
-    topics = [t for t in parse_type("topics", _text(subject, "topics"), Type.LIST) if t]
+    topics = topics_of(subject.props)
     if topic in topics:
         values["topics"].errors.append(
             f"The DLQ topic '{topic}' may not be included in the list of topics "
-            f"('topics={shown(list(dict.fromkeys(topics)))}') consumed by the connector"
+            f"('topics={shown(topics)}') consumed by the connector"
         )
     regex = _text(subject, "topics.regex")
     try:
