@@ -1,13 +1,10 @@
-"""What a worker's tasks take from its configuration, and which restart policy a connector has."""
+"""What a worker's tasks take from its configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
-from heeler.worker.part_settings import restart_policy_of, trial_settings
-from spark_tasks.config.restart_policy import WORKER, RestartPolicy
+from heeler.worker.part_settings import trial_settings
 from tests.rigs.tasks import worker_settings
 
 
@@ -42,21 +39,3 @@ def test_a_trial_needs_no_worker_settings_for_its_validation(support: str) -> No
     assert (found.group_id, found.exactly_once, found.on_cluster, found.internal_topics) == (
         None, False, False, frozenset())
     assert found.clients.policy.refusal("acks") is None
-
-
-@pytest.mark.parametrize(("worker", "connector", "expected"), [
-    ({}, {}, RestartPolicy()),
-    ({"errors.restart.policy": "failed"}, {}, RestartPolicy(failed=True)),
-    ({"errors.restart.policy": "all", "errors.restart.limit": "3"}, {"errors.restart.limit": "5"},
-     RestartPolicy(failed=True, stalled=True, limit=5)),
-    ({"errors.restart.policy": "all"}, {"errors.restart.policy": "none"}, RestartPolicy()),
-    ({}, {"errors.restart.policy": "failed", "errors.restart.period.ms": "5000",
-          "errors.restart.backoff.initial.ms": "0", "errors.restart.backoff.max.ms": "7"},
-     RestartPolicy(failed=True, period_ms=5000, first_ms=0, longest_ms=7)),
-    ({"errors.restart.policy": "failed"}, {"errors.restart.policy": "sometimes"}, RestartPolicy()),
-    ({"errors.restart.policy": "failed"}, {"errors.restart.limit": "${file:x:y}"}, RestartPolicy()),
-])
-def test_a_connectors_restart_policy_takes_precedence(
-    worker: Mapping[str, str], connector: Mapping[str, str], expected: RestartPolicy
-) -> None:
-    assert restart_policy_of(WORKER.parse(worker))(dict(connector)) == expected

@@ -15,7 +15,7 @@ from heeler.worker.part_settings import trial_settings
 from spark_tasks.config import unsupported
 from spark_tasks.config.client_keys import client_config_def
 from spark_tasks.config.client_properties import WorkerClients, client_properties
-from spark_tasks.config.connector_keys import SINK, SOURCE
+from spark_tasks.config.connector_keys import QUEUE, SINK, SOURCE
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.plugins import Plugins
@@ -146,5 +146,6 @@ def test_a_connector_requests_unsupported_client_settings(override, worker):
 
 
 def test_every_key_of_a_connector_is_used():
-    composed = {"topic.creation.groups", *(f"{kind}.converter.plugin.version" for kind in ("key", "value", "header"))}
+    versions = (f"{kind}.converter.plugin.version" for kind in ("key", "value", "header"))
+    composed = {QUEUE, "topic.creation.groups", *versions}
     assert ({*SINK.keys, *SOURCE.keys} - composed) - used_keys() == set()
