@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from heeler.worker.part_settings import trial_settings
+from heeler.worker.part_settings import trial_settings, validation_settings
 from tests.rigs.tasks import worker_settings
+from tests.rigs.worker_configs import with_
 
 
 def test_worker_settings_for_tasks_are_parsed() -> None:
@@ -30,6 +31,22 @@ def test_worker_settings_for_validation_are_parsed() -> None:
     assert found.internal_topics == {"configs", "statuses"}
     assert found.clients.policy.refusal("acks") is not None
     assert (found.clients.properties["consumer.fetch.min.bytes"], found.converters) == ("2", {"key.converter": "x.Y"})
+
+
+@pytest.mark.parametrize(("settings", "once", "cluster", "refused"), [
+    ({}, False, False, False), ({"exactly.once.source.support": "PREPARING"}, False, False, False),
+    ({"exactly.once.source.support": "Enabled", "connector.client.config.override.policy": "None",
+      "spark.master": "yarn"}, True, True, True),
+])
+def test_a_worker_validates_with_the_settings_that_it_has_parsed(
+    settings: dict[str, str], once: bool, cluster: bool, refused: bool
+) -> None:
+    config = with_(settings)
+    found = validation_settings(config)
+    assert (found.exactly_once, found.on_cluster) == (once, cluster)
+    assert found.clients is config.clients
+    assert bool(found.clients.policy.refusal("acks")) is refused
+    assert found == trial_settings(config.originals)
 
 
 @pytest.mark.parametrize("support", ["preparing", "DISABLED"])
