@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from typing_extensions import override
 
+from spark_tasks.config.client_properties import WorkerClients
 from spark_tasks.metrics.task import TaskMetrics
 
 R_co = TypeVar("R_co", covariant=True)
@@ -150,12 +151,12 @@ class PluginCall:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The worker's settings for tasks, parsed when it starts. `clients`: the worker's properties for the Kafka clients
-    of connectors (see client_properties); `converters`: those for the default converters, and `plugin.path`.
+    """The worker's settings for tasks, parsed when it starts. `clients`: those for the Kafka clients of
+    connectors; `converters`: the properties for the default converters, and `plugin.path`.
     """
 
     group_id: str
-    clients: Mapping[str, str]
+    clients: WorkerClients
     converters: Mapping[str, str]
     session_timeout_ms: int
     offset_flush_interval_ms: int

@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from spark_tasks.config.connector_keys import tasks_max
+from spark_tasks.config.connector_keys import tasks_max, topics_of
 from spark_tasks.config.masking import hide_passwords, process_secrets
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, is_json, nulls_are_absent
 from spark_tasks.errors import ConfigError, ConnectError, DataError, PluginExitError, plugin_code
@@ -101,6 +101,11 @@ def try_connector(
         if issubclass(connector, SinkConnector):
             return list(_masked(_stopping(_sink(connector, name, worker, config, records(), limit))))
     raise ConfigError(f"Invalid value {name} for configuration connector.class: it is neither a source nor a sink")
+
+
+def topic_of_records(config: Mapping[str, str]) -> str:
+    """Returns the topic of the input records of a sink that name none."""
+    return next(iter(topics_of(config)), "topic")
 
 
 def raw_records(objects: Iterable[Mapping[str, Any]], topic: str) -> Iterator[tuple[str, int, pa.RecordBatch]]:

@@ -30,7 +30,7 @@ ROOMS = {
     "spark_tasks.limits": (),
     "spark_tasks.spaces": (),
     "spark_tasks.metrics": (),
-    "spark_tasks.task": ("spark_tasks.metrics",),
+    "spark_tasks.task": ("spark_tasks.config", "spark_tasks.metrics"),
     "spark_tasks.process": (),
     "spark_tasks.arrays": ("spark_tasks.process",),
     "spark_tasks.java": ("spark_tasks.arrays",),
@@ -101,7 +101,7 @@ ROOMS = {
     ),
     "storage.config": ("storage.log",),
     "storage.status": ("storage.config", "storage.log"),
-    "storage.offsets": ("storage.log", "spark_tasks.kafka"),
+    "storage.offsets": ("storage.log", "spark_tasks.config", "spark_tasks.kafka"),
     # the control plane
     "actors": (),
     "actors.errors": (),
@@ -119,12 +119,13 @@ ROOMS = {
         "spark_tasks.validation",
     ),
     "actors.peers": (
-        "actors.errors", "actors.herder", "actors.messages", "actors.ticker", "spark_tasks.kafka",
+        "actors.errors", "actors.herder", "actors.messages", "actors.ticker", "spark_tasks.config", "spark_tasks.kafka",
         "spark_tasks.process", "spark_tasks.task", "storage.config", "storage.daemon_pool",
     ),
     "actors.stores": (
         "actors.errors", "actors.herder", "actors.messages", "actors.peers", "actors.ticker",
-        "spark_tasks.dead_letters", "spark_tasks.kafka", "spark_tasks.plugins", "spark_tasks.process", "storage.",
+        "spark_tasks.config", "spark_tasks.dead_letters", "spark_tasks.kafka", "spark_tasks.plugins",
+        "spark_tasks.process", "storage.",
     ),
     "actors.system": (
         "actors.errors", "actors.instances", "actors.messages", "spark_tasks.config", "spark_tasks.plugins",

@@ -33,13 +33,14 @@ from actors.messages.correlation_ids import Epoch
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
 from spark_tasks.config.connector_keys import SINK, SOURCE
 from spark_tasks.config.masking import hide_passwords
+from spark_tasks.config.topic_groups import TopicGroups
 from spark_tasks.errors import ConfigError, ConnectError, is_permanent, plugin_code
 from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.plugins import Plugin, Plugins
 from spark_tasks.plugins.api import ConnectorContext
 from spark_tasks.task import SourceOffset, SourcePartition
 from spark_tasks.tasks.configs import TooManyTasksError, make_task_configs
-from spark_tasks.validation.rules import check_topic_creation, topics_error
+from spark_tasks.validation.rules import topics_error
 from storage.ids import Config, ConnectorName, State
 
 if TYPE_CHECKING:
@@ -344,4 +345,4 @@ def _check(plugin: Plugin, config: Mapping[str, str], *, topic_creation: bool) -
     if sink and (wrong := topics_error(config)):
         raise ConfigError(wrong)
     if not sink and topic_creation:
-        check_topic_creation(config)
+        TopicGroups.of(config)

@@ -17,8 +17,8 @@ from actors.herder.effects import FenceProducers
 from actors.herder.events import ProducersFenced
 from actors.messages.correlation_ids import OpId
 from actors.ticker import Ticker
+from spark_tasks.config.client_properties import Kind, WorkerClients, client_properties, same_brokers
 from spark_tasks.errors import ConnectError, plugin_code
-from spark_tasks.kafka.client_properties import Kind, client_properties, same_brokers
 from storage.daemon_pool import DaemonPool
 from storage.ids import Config, ConnectorName
 
@@ -35,9 +35,9 @@ _CLIENTS: tuple[Kind, Kind] = ("admin", "producer")
 class ProducerFencing:
     """Runs rounds of fencing, each on its own thread. `resolve` replaces the placeholders of config providers."""
 
-    def __init__(self, worker: Mapping[str, str], resolve: Callable[[Config, ConnectorName], Mapping[str, str]],
+    def __init__(self, clients: WorkerClients, resolve: Callable[[Config, ConnectorName], Mapping[str, str]],
                  tell: Callable[[Any], None], ticker: Ticker, *, round_ms: int = ROUND_MS) -> None:
-        self._worker = worker
+        self._clients = clients
         self._resolve = resolve
         self._tell = tell
         self._ticker = ticker
@@ -108,7 +108,7 @@ class ProducerFencing:
         from spark_tasks.kafka.task_clients import connection_settings  # noqa: PLC0415
 
         resolved = self._resolve(config, connector)
-        admin, producer = (client_properties(self._worker, resolved, kind) for kind in _CLIENTS)
+        admin, producer = (client_properties(self._clients, resolved, kind) for kind in _CLIENTS)
         if not same_brokers(admin, producer):
             raise ConnectError(
                 f"the connector's admin client is configured for {admin.get('bootstrap.servers')}, but its producers, "

@@ -21,9 +21,9 @@ from actors.messages.commands import ReadSourceOffsets, WriteSourceOffsets
 from actors.messages.replies import answer
 from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.peers.producer_fencing import ProducerFencing
+from spark_tasks.config.client_properties import WorkerClients, client_properties, consumer_group
 from spark_tasks.dead_letters.replay_progress import check_progress, is_progress
 from spark_tasks.errors import ConfigError, ConnectError, plugin_code
-from spark_tasks.kafka.client_properties import client_properties, consumer_group
 from spark_tasks.kafka.group_offsets import GroupOffsets, OffsetNotChangedError
 from spark_tasks.kafka.task_clients import consumer_settings
 from spark_tasks.plugins import Plugins
@@ -61,8 +61,8 @@ class OffsetRequestSettings(Protocol):
         """Whether source tasks write with transactions."""
 
     @property
-    def originals(self) -> Mapping[str, str]:
-        """The worker's properties."""
+    def clients(self) -> WorkerClients:
+        """Those for the clients of connectors."""
 
     def own_offsets(self, connector: Mapping[str, str]) -> OwnOffsets | None:
         """A source connector's own offsets topic; None if its offsets are on the worker's only. Raises ConfigError."""
@@ -152,7 +152,7 @@ class OffsetRequests:
 
         See GroupOffsets.lag.
         """
-        properties = client_properties(self._config.originals, config, "consumer")
+        properties = client_properties(self._config.clients, config, "consumer")
         settings = consumer_settings(connector, 0, config, properties)
         with self._group_offsets(config) as groups:
             return groups.lag(settings)
@@ -222,10 +222,10 @@ class OffsetRequests:
         return elsewhere
 
     def _group(self, name: ConnectorName, config: Mapping[str, str]) -> str:
-        return consumer_group(name, client_properties(self._config.originals, config, "consumer"))
+        return consumer_group(name, client_properties(self._config.clients, config, "consumer"))
 
     def _group_offsets(self, config: Mapping[str, str]) -> GroupOffsets:
-        return GroupOffsets(client_properties(self._config.originals, config, "admin"))
+        return GroupOffsets(client_properties(self._config.clients, config, "admin"))
 
 
 def check_source_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:

@@ -152,9 +152,9 @@ def _run_sink(
 ) -> None:
     """Runs a sink. Its offset is the position in the file."""
     from spark_tasks.foreground import ForegroundSink
-    from spark_tasks.trial import raw_records
+    from spark_tasks.trial import raw_records, topic_of_records
 
-    topic = config.get("topics", "").partition(",")[0].strip() or "topic"
+    topic = topic_of_records(config)
     partition = {"file": str(records.resolve())}
     at = next((item["offset"] for item in _kept(kept) if item["partition"] == partition), {"line": 0, "byte": 0})
     sink = ForegroundSink(connector, worker, config)

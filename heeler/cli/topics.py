@@ -15,7 +15,7 @@ from heeler.cli.cluster.brokers import asking_kafka, broker_options, broker_prop
 from heeler.cli.console.terminal import errors_without_trace, interrupting_signals, shown_when_slow
 
 if TYPE_CHECKING:
-    from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
+    from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 
 _TIMEOUT_MS: Final = 15_000
 _POLL_S: Final = 0.2
@@ -63,12 +63,12 @@ class _Reader:
         from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
         from spark_tasks.kafka.client_config import client_settings
         from spark_tasks.kafka.cluster import KafkaCluster
+        from spark_tasks.kafka.task_clients import isolation
 
         logging.getLogger("kafka").addHandler(logging.NullHandler())  # the command prints one message with the reason
         self._topic = topic
         self._max_record_bytes = int(properties.pop(MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES))
-        level = properties.get("isolation.level", "").strip().lower()
-        self._isolation: Isolation = "read_committed" if level == "read_committed" else "read_uncommitted"
+        self._isolation = isolation(properties)
         self._cluster: KafkaCluster = KafkaCluster(client_settings(properties))
 
     def records(self, from_beginning: bool, follow: bool) -> Iterator[tuple[int, dict[str, Any]]]:

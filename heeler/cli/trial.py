@@ -122,9 +122,9 @@ def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mappi
 
 
 def _from_file(file: Path, config: Mapping[str, str]) -> Iterator[Raw]:
-    from spark_tasks.trial import raw_records
+    from spark_tasks.trial import raw_records, topic_of_records
 
-    topic = config.get("topics", "").partition(",")[0].strip() or "topic"
+    topic = topic_of_records(config)
     try:
         lines = file.read_text(encoding="utf-8-sig").split("\n")  # splitlines would also break at U+2028 in a string
         parsed = [json.loads(line) for line in lines if line.strip()]
@@ -135,12 +135,13 @@ def _from_file(file: Path, config: Mapping[str, str]) -> Iterator[Raw]:
 
 def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit: int) -> Iterator[Raw]:
     """The newest records, read without a group."""
+    from spark_tasks.config.connector_keys import topics_of
     from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
     from spark_tasks.kafka.client_config import client_settings
     from spark_tasks.kafka.cluster import KafkaCluster
     from spark_tasks.kafka.fetch import read_range
 
-    topics = [topic.strip() for topic in config.get("topics", "").split(",") if topic.strip()]
+    topics = topics_of(config)
     if not topics:
         raise SetupError("To try a sink with records from Kafka, set its topics in topics; or use --records FILE")
     logging.getLogger("kafka").addHandler(logging.NullHandler())

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS: Final = 10_000
 _SOON: Final = dt.timedelta(days=30)
-_MASTER = re.compile("(?:spark|k8s://https?)://(.+)")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -55,12 +54,11 @@ def plugins(config: WorkerConfig) -> Iterator[Finding]:
 
 def spark_cluster(config: WorkerConfig) -> Iterator[Finding]:
     """Whether the master of a Spark cluster, or its Kubernetes API server, accepts connections."""
-    master = config.originals.get("spark.master", "").strip()
-    places = _MASTER.fullmatch(master)
-    if places is None:
+    master = config.spark_master
+    if not master.addresses:
         return
     errors = []
-    for place in places[1].split(","):  # of a group of masters, one is enough
+    for place in master.addresses:  # of a group of masters, one is enough
         try:
             url = urlsplit(f"//{place}")
             socket.create_connection((url.hostname or "", url.port or 443), TIMEOUT_MS / 1000).close()

@@ -11,33 +11,37 @@ from pathlib import Path
 from typing import Any, Self
 
 from heeler.java_host.runtime import JavaRuntime
+from heeler.worker.exactly_once import ExactlyOnce
 from heeler.worker.keys.clients import CLIENT_KEYS
 from heeler.worker.keys.ignored import refusals, warning
 from heeler.worker.keys.worker import KNOWN_PREFIXES, LOG_LEVEL, WORKER_KEYS
 from heeler.worker.providers import configured
+from spark_tasks.config.client_properties import WorkerClients
 from spark_tasks.config.definition import ConfigDef, Type, invalid
 from spark_tasks.config.masking import MASK, passwords, process_secrets, secret_name
-from spark_tasks.config.override_policy import policy_of
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer
+from spark_tasks.spark.master import SparkMaster
 from spark_tasks.spark.residents.settings import RESIDENT
-from spark_tasks.spark.security import authenticates, authentication, is_local
+from spark_tasks.spark.security import authenticates, authentication
+from storage.ids import TopicName
 from storage.offsets.own_topic import OwnOffsets
 from storage.offsets.placement import own_offsets
 
 _logger = logging.getLogger(__name__)
-EXACTLY_ONCE = "exactly.once.source.support"
 _CLIENT_PREFIXES = ("security.", "ssl.", "sasl.")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """`values`: every known key, parsed, except those without a default that are neither set nor needed; `originals`:
-    the settings as given, with provider placeholders replaced; `java`: the Java plugins, if a provider is one.
+    the settings as given, with provider placeholders replaced; `clients`: those for the Kafka clients of connectors;
+    `java`: the Java plugins, if a provider is one.
     """
 
     values: Mapping[str, Any]
     originals: Mapping[str, str]
+    clients: WorkerClients
     providers: Mapping[str, ConfigProvider]
     java: JavaRuntime | None = None
 
@@ -69,7 +73,8 @@ class WorkerConfig:
             _logger.warning("plugin.path cannot contain placeholders (KIP-421); %s is used as it is",
                             props["plugin.path"])
             originals["plugin.path"] = props["plugin.path"]
-        config = cls(_parse(originals, originals.given, needed), originals, providers, java)
+        values, clients = _parse(originals, originals.given, needed)
+        config = cls(values, originals, clients, providers, java)
         for key in config.unknown_keys():
             near = difflib.get_close_matches(key, WORKER_KEYS.keys, 1, 0.85)
             _logger.warning("%s is not a known worker setting%s", key, f"; did you mean {near[0]}?" if near else "")
@@ -95,19 +100,29 @@ class WorkerConfig:
         return ",".join(self.values["bootstrap.servers"])
 
     @property
+    def exactly_once_support(self) -> ExactlyOnce:
+        """The value of exactly.once.source.support."""
+        return ExactlyOnce.of(self.values)
+
+    @property
     def exactly_once(self) -> bool:
         """Whether exactly.once.source.support is enabled (KIP-618)."""
-        return exactly_once(self.values)
+        return self.exactly_once_support is ExactlyOnce.ENABLED
+
+    @property
+    def spark_master(self) -> SparkMaster:
+        """Where Spark runs."""
+        return SparkMaster.of(self.originals)
 
     @property
     def starts_executors(self) -> bool:
         """Whether the worker starts executor processes itself, until Spark does."""
-        return self["heeler.executors.mode"] == RESIDENT and is_local({"spark.master": self["spark.master"] or "local"})
+        return self["heeler.executors.mode"] == RESIDENT and self.spark_master.is_local
 
     @property
     def transactional_leader(self) -> bool:
         """Whether the leader writes the config topic in transactions (preparing or enabled, KIP-618)."""
-        return str(self.values[EXACTLY_ONCE]).lower() != "disabled"
+        return self.exactly_once_support is not ExactlyOnce.DISABLED
 
     @property
     def log_levels(self) -> dict[str, str]:
@@ -128,16 +143,12 @@ class WorkerConfig:
 
     def own_offsets(self, connector: Mapping[str, str]) -> OwnOffsets | None:
         """Where a source connector's offsets are, if not on the worker's topic alone. Raises ConfigError."""
-        return own_offsets(self.originals, connector, exactly_once=self.exactly_once)
+        topic = TopicName(self.values["offset.storage.topic"])
+        return own_offsets(self.clients, topic, connector, exactly_once=self.exactly_once)
 
     def unknown_keys(self) -> list[str]:
         """Unknown settings, which are often misspelled."""
         return _unknown(self.originals)
-
-
-def exactly_once(values: Mapping[str, Any]) -> bool:
-    """Whether exactly.once.source.support is enabled (KIP-618), in the parsed settings of a worker."""
-    return str(values[EXACTLY_ONCE]).lower() == "enabled"
 
 
 def load_worker_config(
@@ -203,7 +214,9 @@ def _hide(_: str | None, given: Mapping[str, Sequence[str]]) -> None:
             process_secrets().add("", values)
 
 
-def _parse(originals: Mapping[str, str], given: Collection[str], needed: Collection[str] | None) -> dict[str, Any]:
+def _parse(
+    originals: Mapping[str, str], given: Collection[str], needed: Collection[str] | None
+) -> tuple[dict[str, Any], WorkerClients]:
     values: dict[str, Any] = {}
     errors: list[str] = []
     for name, key in WORKER_KEYS.keys.items():
@@ -217,16 +230,20 @@ def _parse(originals: Mapping[str, str], given: Collection[str], needed: Collect
             errors.append(str(error).replace(text or "", MASK) if hidden else str(error))
             near = difflib.get_close_matches(name, _unknown(originals), 1, 0.85) if text is None else ()
             errors[-1] += "".join(f" Did you mean {key}?" for key in near)
-    for check in (policy_of, authentication):
-        try:
-            check(originals)
-        except ConfigError as error:
-            errors.append(str(error))
+    clients = WorkerClients()
+    try:
+        clients = WorkerClients.of(originals)
+    except ConfigError as error:
+        errors.append(str(error))
+    try:
+        authentication(originals)
+    except ConfigError as error:
+        errors.append(str(error))
     errors += refusals(originals)
     errors += _contradictions(values)
     if errors:
         raise ConfigError("\n".join(errors))
-    return values
+    return values, clients
 
 
 def _unknown(originals: Mapping[str, str]) -> list[str]:

@@ -12,18 +12,16 @@ from actors.assignment.protocol import Protocol
 from actors.group.coordinator import GroupSettings
 from actors.herder.state import HerderSettings
 from actors.messages.requests import SIGNATURE_DIGESTS
-from heeler.worker.config import EXACTLY_ONCE, WorkerConfig, exactly_once
+from heeler.worker.config import WorkerConfig
+from heeler.worker.exactly_once import EXACTLY_ONCE, ExactlyOnce
 from heeler.worker.keys.worker import WORKER_KEYS
-from spark_tasks.config import restart_policy
+from spark_tasks.config.client_properties import WorkerClients
 from spark_tasks.config.definition import ConfigDef
-from spark_tasks.config.override_policy import policy_of
 from spark_tasks.config.record_limit import MAX_RECORD_KEY
 from spark_tasks.config.restart_policy import RestartPolicy
-from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.client_properties import of_worker
 from spark_tasks.spark.executor import result_limit
+from spark_tasks.spark.master import SparkMaster
 from spark_tasks.spark.residents.settings import MODE, ExecutorSettings, default_running
-from spark_tasks.spark.security import is_local
 from spark_tasks.task import WorkerSettings
 from spark_tasks.validation import ValidationSettings
 from storage.config.state import SessionKey
@@ -36,41 +34,10 @@ _CONVERTERS = ("key.converter", "value.converter", "header.converter", "plugin.p
 _LONG_KEYS = ("HmacMD5", "HmacSHA1")  # 64 bytes, as in Java: a leader with another size would replace the key
 
 
-def restart_policy_of(worker: Mapping[str, Any]) -> Callable[[Config], RestartPolicy]:
-    """Returns a function that gives the restart policy of a connector; with invalid settings, it is not restarted.
-    `worker`: the values of its configuration.
-    """
-
-    def of(connector: Config) -> RestartPolicy:
-        try:
-            return RestartPolicy.of(worker, connector)
-        except ConfigError as error:
-            _logger.warning("%s is not restarted automatically, because its settings for that are invalid: %s",
-                            connector.get("name"), error)
-            return RestartPolicy()
-
-    return of
-
-
-def progress_limit(worker: Mapping[str, Any]) -> Callable[[Config], float]:
-    """Returns a function that gives the seconds that a task of a connector may take for a batch, and the connector for
-    a call; if the connector's own setting is invalid, the worker's applies. `worker`: the values of its configuration.
-    """
-
-    def of(connector: Config) -> float:
-        if restart_policy.PROGRESS_TIMEOUT not in connector:  # thousands of connectors may start at once
-            return float(worker[restart_policy.PROGRESS_TIMEOUT]) / 1000
-        try:
-            values = restart_policy.settings(worker, connector)
-        except ConfigError as error:
-            _logger.warning("%s: the worker's task.progress.timeout.ms applies: %s", connector.get("name"), error)
-            values = restart_policy.settings(worker, {})
-        return float(values[restart_policy.PROGRESS_TIMEOUT]) / 1000
-
-    return of
-
-
-def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callable[[Config], str]) -> HerderSettings:
+def herder_settings(
+    config: WorkerConfig, worker_id: str, connector_type: Callable[[Config], str],
+    restart_policy: Callable[[Config], RestartPolicy],
+) -> HerderSettings:
     """The settings of the herder's core."""
     return HerderSettings(
         worker_id=WorkerId(worker_id),
@@ -86,7 +53,7 @@ def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callab
         verification_algorithms=tuple(config["inter.worker.verification.algorithms"]),
         exactly_once=config.exactly_once,
         connector_type=connector_type,
-        restart_policy=restart_policy_of(config.values),
+        restart_policy=restart_policy,
     )
 
 
@@ -94,7 +61,7 @@ def task_settings(config: WorkerConfig) -> WorkerSettings:
     """The settings of the worker for its tasks."""
     return WorkerSettings(
         group_id=config.group_id,
-        clients=of_worker(config.originals),
+        clients=config.clients,
         converters=_of_converters(config.originals),
         session_timeout_ms=config["session.timeout.ms"],
         offset_flush_interval_ms=config["offset.flush.interval.ms"],
@@ -104,17 +71,25 @@ def task_settings(config: WorkerConfig) -> WorkerSettings:
     )
 
 
-def validation_settings(worker: Mapping[str, str]) -> ValidationSettings:
-    """The settings of the worker for the validation of connectors. `worker`: its properties; a trial's are incomplete.
+def validation_settings(config: WorkerConfig) -> ValidationSettings:
+    """The settings of the worker for the validation of connectors."""
+    return _validation(config.originals, config.clients, config.exactly_once_support)
+
+
+def trial_settings(worker: Mapping[str, str]) -> ValidationSettings:
+    """The settings for the validation of a trial. `worker`: the properties of a worker, of which any may be missing.
     Raises ConfigError.
     """
+    return _validation(worker, WorkerClients.of(worker), ExactlyOnce.of(_EXACTLY_ONCE.parse(worker)))
+
+
+def _validation(worker: Mapping[str, str], clients: WorkerClients, support: ExactlyOnce) -> ValidationSettings:
     return ValidationSettings(
         group_id=worker.get("group.id"),
         internal_topics=frozenset(topic.strip() for key in _TOPICS if (topic := worker.get(key))),
-        exactly_once=exactly_once(_EXACTLY_ONCE.parse(worker)),
-        on_cluster=not is_local(worker),
-        policy=policy_of(worker),
-        clients=of_worker(worker),
+        exactly_once=support is ExactlyOnce.ENABLED,
+        on_cluster=not SparkMaster.of(worker).is_local,
+        clients=clients,
         converters=_of_converters(worker),
     )
 

@@ -67,7 +67,6 @@ from heeler.worker.part_settings import (
     group_settings,
     herder_settings,
     new_session_key,
-    progress_limit,
     task_settings,
     validation_settings,
 )
@@ -77,6 +76,7 @@ from heeler.worker.published_view import PublishedView
 from heeler.worker.reloads import Resolver
 from heeler.worker.signals import stop_on_signals
 from heeler.worker.startup import HerderWatch, StoppedError, checked_plugins, in_background, java_runtime, wait_for
+from heeler.worker.supervision import Supervision
 from heeler.worker.trial_process import Trials
 from rest.app import create_admin_app, create_app
 from rest.server.listeners import RestServer
@@ -148,6 +148,7 @@ class Worker:
         self.resolve = Resolver(config.providers, self._ticker, lambda name: self.ask(RestartConnectorOnly(name)))
         trials = Trials(config.originals, config.providers)
         self._facts = PluginFacts(self._plugins)
+        self._supervision = Supervision(config.values)
         self.view = PublishedView(self._configs, self._statuses, self._facts, trials)
         self.metrics = WorkerMetrics(config.originals, lambda: self._configs.config, lambda: self._statuses.statuses,
                                      self._facts, self.view.heeler_version)
@@ -252,7 +253,7 @@ class Worker:
     def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> None:
         config = self.config
         leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"], self.rest.client_tls)
-        fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder, self._ticker)
+        fencing = ProducerFencing(config.clients, self.resolve, self._tell_herder, self._ticker)
         make = TaskRunners(config, task_settings(config), self._plugins, data_plane, self._offsets, self._configs,
                            self.resolve, self._topic_used, Peers(self._tell_herder, leader, self._configs),
                            self.metrics.task).make
@@ -274,7 +275,7 @@ class Worker:
 
         self._instances = ActorInstances(self._tell_herder, connectors.start, tasks.start, cancel, tasks.stopping,
                                          lambda ref: tasks.where(ref) or connectors.where(ref))
-        validation = Validation(self._plugins, validation_settings(config.originals), self.resolve, self._ticker)
+        validation = Validation(self._plugins, validation_settings(config), self.resolve, self._ticker)
         delegation = Delegation(validation, offset_requests, self._instances, self._tell_herder)
         for part in (offset_requests, leader, fencing):
             self._cleanup.callback(part.close)
@@ -297,7 +298,8 @@ class Worker:
             halted=self._halted.set,
             failed=self.fail,
         )
-        settings = herder_settings(config, self.rest.worker_id, partial(self._facts.connector_type, waits=False))
+        settings = herder_settings(config, self.rest.worker_id, partial(self._facts.connector_type, waits=False),
+                                   self._supervision.restart_policy)
         self._herder = herder = HerderActor.start(settings, ports, self._ticker)
         self._cleanup.callback(stop_actor, herder)
         self._core = {"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}}
@@ -310,7 +312,7 @@ class Worker:
         self.view.degraded = lambda: [*watchdog.degraded(), *data_plane.degraded()]
         self.view.waiting = watchdog.waiting
         self.metrics.stalled = watchdog.stalled
-        return watchdog, progress_limit(self.config.values)
+        return watchdog, self._supervision.progress_s
 
     def _start_scaler(self, offset_requests: OffsetRequests) -> Scaler:
         scaler = Scaler(self._tell_herder, offset_requests.lag,

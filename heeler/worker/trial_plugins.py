@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from heeler.java_host.runtime import JavaRuntime
 from heeler.java_host.settings import JavaHostSettings
 from heeler.worker.keys.worker import HOST_KEYS
-from heeler.worker.part_settings import validation_settings
+from heeler.worker.part_settings import trial_settings
+from spark_tasks.config.connector_keys import aliases
 from spark_tasks.config.types import Type, parse_type
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Kind, Plugins
@@ -48,7 +49,7 @@ def plugins_for_trial(
 
 
 def _validate(plugins: Plugins, worker: Mapping[str, str], config: Mapping[str, str]) -> None:
-    infos = validate_connector({"name": _UNNAMED, **config}, plugins=plugins, worker=validation_settings(worker))
+    infos = validate_connector({"name": _UNNAMED, **config}, plugins=plugins, worker=trial_settings(worker))
     if infos.error_count:
         raise ConfigError("\n  ".join(("The configuration is invalid:", *infos.errors())))
 
@@ -59,5 +60,5 @@ def _named(worker: Mapping[str, str], config: Mapping[str, str]) -> Iterator[tup
     for key, kind in _CONVERTERS.items():
         yield key, kind, config.get(key) or worker.get(key, "")
     for part, kind in (("transforms", Kind.TRANSFORMATION), ("predicates", Kind.PREDICATE)):
-        for alias in filter(None, map(str.strip, config.get(part, "").split(","))):
+        for alias in aliases(config, part):
             yield f"{part}.{alias}.type", kind, config.get(f"{part}.{alias}.type", "")

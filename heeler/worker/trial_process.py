@@ -224,11 +224,11 @@ def _try() -> NoReturn:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     from heeler.worker.trial_plugins import plugins_for_trial  # noqa: PLC0415 - after standard output was redirected
-    from spark_tasks.trial import raw_records, try_connector  # noqa: PLC0415
+    from spark_tasks.trial import raw_records, topic_of_records, try_connector  # noqa: PLC0415
 
     request = json.load(sys.stdin)
     worker, config, records = request["worker"], stored(request["config"]), request["records"]
-    topic = config.get("topics", "").partition(",")[0].strip() or "topic"
+    topic = topic_of_records(config)
 
     def sample() -> Any:
         if records is None:

@@ -1,4 +1,5 @@
-"""The keys of Kafka 4.3's clients, with which a connector's overrides are validated and described.
+"""The keys of Kafka 4.3's clients, with which a connector's overrides are validated and described, and properties of
+clients are parsed (client_values.py).
 
 Each line has a key: name, the clients that have it (P producer, C consumer, A admin), type, importance, default (`-`
 null, `!` required, otherwise the text after `=`).
@@ -8,9 +9,12 @@ null, `!` required, otherwise the text after `=`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Final
 
-from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from spark_tasks.config.client_properties import CONNECTION_NUMBERS
+from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, Importance, Rule, Type
 
 _TABLE = """
 acks P STRING LOW =all
@@ -163,6 +167,44 @@ value.serializer P CLASS HIGH !
 """
 
 
+ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+RESETS: Final = ("earliest", "latest", "none")
+BY_DURATION: Final = "by_duration:"
+"""What precedes a duration in auto.offset.reset (KIP-1106)."""
+ACKS: Final[Mapping[str, int]] = {"all": -1, "-1": -1, "1": 1, "0": 0}
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def _one_of(allowed: Iterable[str], more: str = "", prefix: str | None = None) -> Rule:
+    """Returns a rule for texts in any case. `more`: describes those that begin with `prefix`."""
+    known = {value.lower() for value in allowed}
+
+    def accepts(value: str) -> bool:
+        text = value.lower()
+        return text in known or (prefix is not None and text.startswith(prefix))
+
+    return Rule(f"one of {', '.join(allowed)}{more}", accepts)
+
+
+def _whole(minimum: int) -> Rule:
+    return Rule(f"a whole number of at least {minimum}", lambda value: value >= minimum)
+
+
+_RULES: Final[Mapping[str, Rule]] = {  # of tasks: as in Kafka Connect, validation knows only the types
+    **dict.fromkeys((
+        "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records", "max.request.size",
+        "max.in.flight.requests.per.connection", "delivery.timeout.ms", "transaction.timeout.ms", "max.block.ms",
+    ), _whole(1)),
+    **dict.fromkeys(CONNECTION_NUMBERS, _whole(0)),
+    "isolation.level": _one_of(ISOLATION_LEVELS),
+    "auto.offset.reset": _one_of(RESETS, f", or {BY_DURATION}PnDTnHnMn.nS", BY_DURATION),
+    "acks": _one_of(ACKS),
+    "compression.type": _one_of(COMPRESSIONS),
+    "security.protocol": _one_of(PROTOCOLS),
+}  # fmt: skip
+
+
 @cache
 def client_config_def(client: str) -> ConfigDef:
     """Returns the keys of one client: "producer", "consumer" or "admin"."""
@@ -173,4 +215,5 @@ def client_config_def(client: str) -> ConfigDef:
 def _key(name: str, _clients: str, kind: str, importance: str, default: str) -> ConfigKey:
     value = {"-": None, "!": REQUIRED}.get(default, default[1:])
     doc = f"Passed on to the Kafka client; see {name} in Kafka's documentation."
-    return ConfigKey(name, Type[kind], default=value, importance=Importance[importance], doc=doc)
+    return ConfigKey(name, Type[kind], default=value, validator=_RULES.get(name), importance=Importance[importance],
+                     doc=doc)

@@ -168,6 +168,14 @@ def tasks_max(config: Mapping[str, Any]) -> int:
     return int(_TASKS_MAX.parse(config)["tasks.max"])
 
 
+def topics_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the topics that a sink's configuration names, each once; none if it has topics.regex. (A null means none,
+    as for Java.)
+    """
+    topics = parse_type("topics", config.get("topics") or "", Type.LIST)
+    return tuple(dict.fromkeys(topic for topic in topics if topic))
+
+
 def queue_of(config: Mapping[str, Any]) -> str:
     """Returns the topic of a connector's dead letter queue, empty for none. (A null means none, as for Java.)"""
     return (config.get(QUEUE) or "").strip()

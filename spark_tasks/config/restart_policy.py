@@ -85,9 +85,8 @@ class RestartPolicy:
     longest_ms: int = 300_000
 
     @classmethod
-    def of(cls, worker: Mapping[str, Any], connector: Mapping[str, Any]) -> RestartPolicy:
-        """Parses the connector's configuration. `worker`: the worker's values of WORKER. Raises ConfigError."""
-        values = settings(worker, connector)
+    def of(cls, values: Mapping[str, Any]) -> RestartPolicy:
+        """Returns the policy that the `settings` of a connector describe."""
         policy = values["errors.restart.policy"]
         return cls(policy != OFF, policy == ALL, values["errors.restart.limit"], values["errors.restart.period.ms"],
                    values["errors.restart.backoff.initial.ms"], values["errors.restart.backoff.max.ms"])

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spark_tasks.config.client_properties import client_properties
 from spark_tasks.config.connector_keys import QUEUE, SINK
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.producer_settings import ProducerSettings
 from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.task import TaskContext

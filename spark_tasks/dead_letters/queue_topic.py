@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from spark_tasks.config.topic_groups import TopicSettings
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConfigError, ConnectError, PermanentError, RetriableError
 from spark_tasks.kafka.errors import InvalidTopicError, KafkaAuthorizationError, UnknownTopicError
 from spark_tasks.kafka.shared_clusters import shared_cluster
-from spark_tasks.kafka.topic_creation import TopicSettings, create_topic
+from spark_tasks.kafka.topic_creation import create_topic
 from spark_tasks.kafka.topic_names import is_valid_topic
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from spark_tasks.config.client_keys import client_config_def
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import KafkaRefusedError, KafkaUnavailableError, NoSuchPartitionError
@@ -26,11 +27,12 @@ from spark_tasks.kafka.sender import Sender
 
 Array = np.ndarray[Any, Any]
 
-DEFAULT_REQUEST_BYTES: Final = 1_048_576  # Kafka's max.request.size
+_KAFKAS: Final = client_config_def("producer").keys
+DEFAULT_REQUEST_BYTES: Final[int] = _KAFKAS["max.request.size"].default
 BUFFER_BYTES: Final = 32 * 1024 * 1024  # Kafka's buffer.memory
 _WAIT_SECONDS: Final = 1.0
 _MIN_BATCH_BYTES: Final = 4096
-_TRANSACTION_DELIVERY_MS: Final = 120_000.0  # Java's default of delivery.timeout.ms
+_TRANSACTION_DELIVERY_MS: Final = float(_KAFKAS["delivery.timeout.ms"].default)
 
 
 class Appender:

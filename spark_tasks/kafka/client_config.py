@@ -13,26 +13,17 @@ from typing import Any, Final, Self
 
 from typing_extensions import override
 
+from spark_tasks.config.client_properties import CONNECTION_NUMBERS
+from spark_tasks.config.client_values import client_value, given_value
 from spark_tasks.config.unsupported import refuse
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.security.key_stores import certificates, identity, is_pem, pem_text, read_store
 from spark_tasks.process.private_files import private_folder
 
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_ANY: Final = "consumer"  # its keys of connections, which all clients have, are those of the others
 _STORES: Final = ("PEM", "PKCS12", "JKS")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
-# Java's key to kafka-python's, for numbers of milliseconds or bytes that mean the same on both sides.
-CONNECTION_NUMBERS: Final = {
-    "request.timeout.ms": "request_timeout_ms",
-    "reconnect.backoff.ms": "reconnect_backoff_ms",
-    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
-    "retry.backoff.ms": "retry_backoff_ms",
-    "connections.max.idle.ms": "connections_max_idle_ms",
-    "metadata.max.age.ms": "metadata_max_age_ms",
-    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
-    "socket.connection.setup.timeout.max.ms": "socket_connection_setup_timeout_max_ms",
-}
 _JAAS_OPTION = re.compile(
     r"""(?<![\w.\-])([\w.\-]++)\s*+=\s*+(?:"((?:[^"\\]++|\\.)*+)"|'((?:[^'\\]++|\\.)*+)'|([^\s;"']+))""")
 
@@ -45,15 +36,12 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = {"bootstrap_servers": _servers(properties)}
     if properties.get("client.id"):
         settings["client_id"] = properties["client.id"]
-    for key, name in CONNECTION_NUMBERS.items():
-        if properties.get(key, "").strip():
-            settings[name] = _number(key, properties[key])
-    lookup = properties.get("client.dns.lookup", "").strip()
-    if lookup:
+    for key in CONNECTION_NUMBERS:
+        if (number := given_value(_ANY, properties, key)) is not None:
+            settings[key.replace(".", "_")] = number
+    if lookup := given_value(_ANY, properties, "client.dns.lookup"):
         settings["client_dns_lookup"] = lookup
-    protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
-    if protocol not in _PROTOCOLS:
-        raise _bad("security.protocol", protocol, f"one of {', '.join(_PROTOCOLS)}")
+    protocol = client_value(_ANY, properties, "security.protocol").upper()
     settings["security_protocol"] = protocol
     if protocol.startswith("SASL"):
         settings.update(_sasl(properties))
@@ -71,7 +59,7 @@ def tls_files(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _servers(properties: Mapping[str, str]) -> list[str]:
-    servers = [item.strip() for item in properties.get("bootstrap.servers", "").split(",") if item.strip()]
+    servers = [server for server in given_value(_ANY, properties, "bootstrap.servers") or () if server]
     if not servers:
         raise _bad("bootstrap.servers", properties.get("bootstrap.servers"), "host:port, several separated by commas")
     for server in servers:
@@ -81,7 +69,7 @@ def _servers(properties: Mapping[str, str]) -> list[str]:
 
 
 def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
-    mechanism = properties.get("sasl.mechanism", "GSSAPI").strip().upper()
+    mechanism = client_value(_ANY, properties, "sasl.mechanism").upper()
     if mechanism not in _MECHANISMS:
         allowed = f"one of {', '.join(_MECHANISMS)} (Kerberos and OAuth are not supported)"
         raise _bad("sasl.mechanism", mechanism, allowed)
@@ -225,16 +213,6 @@ def _loads(context: ssl.SSLContext, settings: Mapping[str, Any]) -> list[tuple[s
         files = settings["ssl_certfile"], settings["ssl_keyfile"]
         loads.append(("the key store", lambda: context.load_cert_chain(*files, password=password)))
     return loads
-
-
-def _number(key: str, value: str) -> int:
-    try:
-        number = int(value.strip())
-    except ValueError:
-        raise _bad(key, value, "a whole number") from None
-    if number < 0:
-        raise _bad(key, value, "a number of at least 0")
-    return number
 
 
 def _bad(key: str, value: object, allowed: str) -> ConfigError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
+from spark_tasks.config.client_keys import client_config_def
 from spark_tasks.errors import ConfigError
 
 
@@ -23,6 +24,7 @@ class _EagerStickyAssignor(CooperativeStickyAssignor):  # type: ignore[misc]
         return [RebalanceProtocol.EAGER]
 
 
+_KAFKAS: Final = client_config_def("consumer").keys
 _ASSIGNORS: Final[Mapping[str, Any]] = {
     "RangeAssignor": RangePartitionAssignor,
     "RoundRobinAssignor": RoundRobinPartitionAssignor,
@@ -31,12 +33,12 @@ _ASSIGNORS: Final[Mapping[str, Any]] = {
 }
 
 
-def assignors(names: str) -> tuple[Any, ...]:
+def assignors(names: Iterable[str]) -> tuple[Any, ...]:
     """Returns kafka-python's assignors for `partition.assignment.strategy`. `names`: Java class names, with or without
-    the package, separated by commas. Raises ConfigError.
+    the package. Raises ConfigError.
     """
     found = []
-    for name in filter(None, (part.strip() for part in names.split(","))):
+    for name in filter(None, names):
         simple = name.rpartition(".")[2]
         if simple not in _ASSIGNORS:
             raise ConfigError(f"Invalid value {name} for configuration partition.assignment.strategy: expected some of "
@@ -55,9 +57,9 @@ class ConsumerSettings:
     client: Mapping[str, Any]  # kafka-python's connection settings; members with equal ones share connections
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
+    session_timeout_ms: int = _KAFKAS["session.timeout.ms"].default
+    heartbeat_interval_ms: int = _KAFKAS["heartbeat.interval.ms"].default
+    max_poll_interval_ms: int = _KAFKAS["max.poll.interval.ms"].default
     group_instance_id: str | None = None
     exclude_internal_topics: bool = True
     allow_auto_create_topics: bool = True

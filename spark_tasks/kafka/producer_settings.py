@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.task_clients import connection_settings, number
-
-_ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
-_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+from spark_tasks.config.client_keys import ACKS
+from spark_tasks.config.client_values import client_value, given_value
+from spark_tasks.kafka.task_clients import connection_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +36,14 @@ def appender_options(properties: Mapping[str, str]) -> tuple[dict[str, Any], boo
     writes duplicates when a response of a broker is late. (Kafka Connect's producers are not idempotent by default, to
     support brokers older than 0.11.)
     """
-    acks = properties.get("acks", "all").strip().lower()
-    if acks not in _ACKS:
-        raise ConfigError(f"Invalid value {acks} for configuration acks: expected one of {', '.join(_ACKS)}")
-    compression = properties.get("compression.type", "none").strip().lower()
-    if compression not in _COMPRESSIONS:
-        allowed = ", ".join(_COMPRESSIONS)
-        raise ConfigError(f"Invalid value {compression} for configuration compression.type: expected one of {allowed}")
-    options: dict[str, Any] = {"acks": _ACKS[acks], "compression": None if compression == "none" else compression}
-    options["max_request_bytes"] = number(properties, "max.request.size", 1_048_576, 1)
-    in_flight = number(properties, "max.in.flight.requests.per.connection", 5, 1)
-    wanted = properties.get("enable.idempotence", "true").strip().lower() != "false"
-    idempotent = wanted and acks in ("all", "-1")
+    value = partial(client_value, "producer", properties)
+    acks, compression = ACKS[value("acks").lower()], value("compression.type").lower()
+    options: dict[str, Any] = {"acks": acks, "compression": None if compression == "none" else compression}
+    options["max_request_bytes"] = value("max.request.size")
+    in_flight = value("max.in.flight.requests.per.connection")
+    idempotent = value("enable.idempotence") and acks == ACKS["all"]
     options["in_flight"] = min(in_flight, 5) if idempotent else in_flight
-    if properties.get("delivery.timeout.ms"):
-        options["delivery_timeout_ms"] = float(number(properties, "delivery.timeout.ms", 120_000, 1))
+    timeout_ms = given_value("producer", properties, "delivery.timeout.ms")
+    if timeout_ms is not None:
+        options["delivery_timeout_ms"] = float(timeout_ms)
     return options, idempotent

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeVar
+from functools import partial
+from typing import Any, Final, Literal, cast
 
-from spark_tasks.config.connector_keys import tasks_max
+from spark_tasks.config.client_keys import BY_DURATION
+from spark_tasks.config.client_properties import consumer_group
+from spark_tasks.config.client_values import client_value, given_value
+from spark_tasks.config.connector_keys import tasks_max, topics_of
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.regex import compile_java
 from spark_tasks.kafka.client_config import client_settings
-from spark_tasks.kafka.client_properties import consumer_group
 from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.group_settings import ConsumerSettings, assignors
 
 Reset = Literal["earliest", "latest", "none"] | timedelta
 """auto.offset.reset; a duration is that of `by_duration:` (KIP-1106)."""
-T = TypeVar("T")
 
 
 def connection_settings(properties: Mapping[str, str]) -> dict[str, Any]:
@@ -29,15 +31,16 @@ def connection_settings(properties: Mapping[str, str]) -> dict[str, Any]:
 
 def isolation(properties: Mapping[str, str]) -> Isolation:
     """Returns `isolation.level`, by default read_uncommitted as in Kafka Connect. Raises ConfigError."""
-    return _choice(properties, "isolation.level", _LEVELS)
+    level: Isolation = client_value("consumer", properties, "isolation.level").lower()
+    return level
 
 
 def reset_policy(properties: Mapping[str, str]) -> Reset:
     """Returns `auto.offset.reset`, by default earliest as in Kafka Connect. Raises ConfigError."""
-    text = properties.get(_RESET, "").strip()
-    kind, colon, duration = text.partition(":")
-    if not colon or kind.lower() != "by_duration":
-        return _choice(properties, _RESET, _RESETS, ", or by_duration:PnDTnHnMn.nS")
+    text: str = given_value("consumer", properties, _RESET) or "earliest"
+    if not text.lower().startswith(BY_DURATION):
+        return cast("Reset", text.lower())
+    duration = text[len(BY_DURATION):]
     found = _DURATION.fullmatch(duration)
     if found is None:
         raise ConfigError(f"Invalid value {text} for configuration {_RESET}: {duration!r} is not a duration of the "
@@ -52,33 +55,6 @@ _RESET: Final = "auto.offset.reset"
 _DURATION: Final = re.compile(  # of java.time.Duration, which may not be negative here
     r"P(?=.)(?:(?P<days>\d+)D)?(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{0,9})?)S)?)?",
     re.IGNORECASE | re.ASCII)
-_LEVELS: Final[tuple[Isolation, ...]] = ("read_uncommitted", "read_committed")
-_RESETS: Final[tuple[Literal["earliest", "latest", "none"], ...]] = ("earliest", "latest", "none")
-
-
-def _choice(properties: Mapping[str, str], key: str, allowed: tuple[T, ...], more: str = "") -> T:
-    text = properties.get(key, "").strip().lower()
-    if not text:
-        return allowed[0]
-    for value in allowed:
-        if value == text:
-            return value
-    choices = ", ".join(map(str, allowed)) + more
-    raise ConfigError(f"Invalid value {properties[key]} for configuration {key}: must be one of {choices}")
-
-
-def number(properties: Mapping[str, str], key: str, default: int, minimum: int = 0) -> int:
-    """Returns the integer value of a property. Raises ConfigError unless it is at least `minimum`."""
-    text = properties.get(key, "").strip()
-    if not text:
-        return default
-    try:
-        value = int(text)
-    except ValueError:
-        value = minimum - 1
-    if value < minimum:
-        raise ConfigError(f"Invalid value {text} for configuration {key}: must be a whole number of at least {minimum}")
-    return value
 
 
 def consumer_settings(
@@ -87,30 +63,26 @@ def consumer_settings(
     """Returns the settings of a sink task's group member. `properties`: those of its consumer, see client_properties.
     Raises ConfigError.
     """
-    topics = tuple(dict.fromkeys(t.strip() for t in (connector.get("topics") or "").split(",") if t.strip()))
+    topics = topics_of(connector)
     regex = (connector.get("topics.regex") or "").strip()
     if bool(topics) == bool(regex):
         raise ConfigError("Must configure one of topics or topics.regex")
+    value = partial(client_value, "consumer", properties)
     return ConsumerSettings(
         group_id=consumer_group(connector_name, properties),
         client=connection_settings(properties),
         client_id=properties.get("client.id") or f"connector-consumer-{connector_name}-{task}",
         topics=topics,
         pattern=_pattern(regex) if regex else None,
-        session_timeout_ms=number(properties, "session.timeout.ms", 45_000, 1),
-        heartbeat_interval_ms=number(properties, "heartbeat.interval.ms", 3_000, 1),
-        max_poll_interval_ms=number(properties, "max.poll.interval.ms", 300_000, 1),
+        session_timeout_ms=value("session.timeout.ms"),
+        heartbeat_interval_ms=value("heartbeat.interval.ms"),
+        max_poll_interval_ms=value("max.poll.interval.ms"),
         group_instance_id=properties.get("group.instance.id") or None,
-        exclude_internal_topics=_flag(properties, "exclude.internal.topics"),
-        allow_auto_create_topics=_flag(properties, "allow.auto.create.topics"),
-        assignors=assignors(properties.get("partition.assignment.strategy", "")),
+        exclude_internal_topics=value("exclude.internal.topics"),
+        allow_auto_create_topics=value("allow.auto.create.topics"),
+        assignors=assignors(given_value("consumer", properties, "partition.assignment.strategy") or ()),
         expects_others=tasks_max(connector) > 1,
     )
-
-
-def _flag(properties: Mapping[str, str], key: str) -> bool:
-    """Returns whether a boolean property, by default true, is not false."""
-    return properties.get(key, "true").strip().lower() != "false"
 
 
 def _pattern(regex: str) -> re.Pattern[str]:

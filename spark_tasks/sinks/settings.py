@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_tasks.config.client_properties import client_properties
+from spark_tasks.config.client_values import given_value
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.group_settings import ConsumerSettings
 from spark_tasks.kafka.task_clients import (
@@ -15,7 +16,6 @@ from spark_tasks.kafka.task_clients import (
     connection_settings,
     consumer_settings,
     isolation,
-    number,
     reset_policy,
 )
 from spark_tasks.task import TaskContext
@@ -44,7 +44,7 @@ class SinkSettings:
             client=connection_settings(properties),
             isolation=isolation(properties),
             reset=reset_policy(properties),
-            max_poll_records=number(properties, "max.poll.records", 0, 1) or None,
+            max_poll_records=given_value("consumer", properties, "max.poll.records"),
             errors=ErrorHandling.of(context),
         )
 

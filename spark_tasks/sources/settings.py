@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spark_tasks.config.client_keys import client_config_def
+from spark_tasks.config.client_properties import client_properties
+from spark_tasks.config.client_values import client_value
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.producer_settings import ProducerSettings
-from spark_tasks.kafka.task_clients import number
-from spark_tasks.kafka.topic_creation import TopicCreation, topic_creation
+from spark_tasks.kafka.topic_creation import TopicCreation
 from spark_tasks.sources.boundaries import Boundary
 from spark_tasks.task import TaskContext
 
 _logger = logging.getLogger(__name__)
 
-TRANSACTION_TIMEOUT_MS: Final = 60_000  # Kafka's default
-_MAX_BLOCK_MS: Final = 60_000
+_KAFKAS: Final = client_config_def("producer").keys
 _IDEMPOTENT: Final = {"enable.idempotence": "true"}  # for transactions, whatever is configured
 
 
@@ -30,8 +30,8 @@ class TransactionSettings:
     transactional_id: str
     boundary: Boundary
     appender: Mapping[str, Any]
-    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
-    max_block_ms: int = _MAX_BLOCK_MS
+    transaction_timeout_ms: int = _KAFKAS["transaction.timeout.ms"].default
+    max_block_ms: int = _KAFKAS["max.block.ms"].default
 
     @classmethod
     def of(cls, context: TaskContext, properties: Mapping[str, str]) -> TransactionSettings:
@@ -44,9 +44,10 @@ class TransactionSettings:
         own_id = f"{context.worker.group_id}-{context.connector_name}-{context.task}"
         if properties.get("transactional.id", own_id) != own_id:
             _logger.warning("%s: transactional.id is ignored, as exactly-once delivery requires %s", context.id, own_id)
-        timeout = number(properties, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS, 1)
+        timeout = client_value("producer", properties, "transaction.timeout.ms")
         boundary = Boundary.configured(context.connector, context.worker.offset_flush_interval_ms, timeout)
-        return cls(own_id, boundary, producer.appender, timeout, number(properties, "max.block.ms", _MAX_BLOCK_MS, 1))
+        block = client_value("producer", properties, "max.block.ms")
+        return cls(own_id, boundary, producer.appender, timeout, block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +68,5 @@ class SourceSettings:
         properties = client_properties(clients, connector, "producer")
         transactions = None if context.guard is None else TransactionSettings.of(context, properties)
         producer = ProducerSettings.of(properties if transactions is None else {**properties, **_IDEMPOTENT})
-        topics = topic_creation(connector, clients) if context.worker.topic_creation else None
+        topics = TopicCreation.of(connector, clients) if context.worker.topic_creation else None
         return cls(producer, topics, ErrorHandling.of(context), transactions)

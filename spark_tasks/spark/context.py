@@ -24,7 +24,8 @@ from spark_tasks.errors import RetriableError
 from spark_tasks.spark.environment import ENVIRONMENT, NEEDED, needed, python_path
 from spark_tasks.spark.executor import MAX_RESULT_BYTES, Outcome, SplitRunner
 from spark_tasks.spark.gateway import STOP_TIMEOUT_S, SparkStartError, await_master, launch, reset_pyspark
-from spark_tasks.spark.security import authentication, is_local, python_sockets
+from spark_tasks.spark.master import MASTER, SparkMaster
+from spark_tasks.spark.security import authentication, python_sockets
 from spark_tasks.spark.stacks import describe_stacks
 
 _logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[
     """
     usual = max(2, os.cpu_count() or 2) * SLOTS_PER_CPU
     defaults = {
-        "spark.master": f"local[{slots or usual}]",
+        MASTER: f"local[{slots or usual}]",
         "spark.app.name": f"heeler-{worker.get('group.id', 'worker')}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -76,17 +77,15 @@ def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[
         "spark.python.daemon.module": "spark_tasks.spark.daemon",
         **authentication(worker),
     }
-    if slots is not None and "spark.master" not in worker:  # jobs of plugins keep their parallelism
+    if slots is not None and MASTER not in worker:  # jobs of plugins keep their parallelism
         defaults["spark.default.parallelism"] = str(usual)
-    if is_local(worker):
+    master = SparkMaster.of(worker)
+    if master.is_local:
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     forced = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
+    if MASTER in worker:
+        forced[MASTER] = master.text
     return {**defaults, **{k: v for k, v in worker.items() if k.startswith("spark.")}, **forced}
-
-
-def executors_python(settings: Mapping[str, str]) -> str:
-    """Returns the Python of executors: this process's or, on a cluster, that of spark.pyspark.python."""
-    return sys.executable if is_local(settings) else settings.get("spark.pyspark.python") or sys.executable
 
 
 class SparkJobs:
@@ -99,11 +98,12 @@ class SparkJobs:
 
         self._serializer = NoOpSerializer()
         self._bases: dict[int, Any] = {}
-        self._is_local = is_local(settings)
+        self.master = SparkMaster.of(settings)
         self._lock = threading.Lock()
-        os.environ["PYSPARK_PYTHON"] = executors_python(settings)
+        own = None if self.master.is_local else settings.get("spark.pyspark.python")
+        os.environ["PYSPARK_PYTHON"] = own or sys.executable
         stop = stop or threading.Event()
-        await_master(settings.get("spark.master", ""), stop)
+        await_master(self.master, stop)
         self._folder = Path(tempfile.mkdtemp(prefix="heeler-spark-"))  # only this user can read it
         settings = {**settings, **python_sockets(settings, self._folder)}
         try:
@@ -118,7 +118,7 @@ class SparkJobs:
         try:
             self._context = SparkContext(gateway=gateway, conf=conf)
             # Paths of this machine do not apply to a cluster, whose executors get spark.executorEnv.*.
-            here = {"PYTHONPATH": python_path()} if self._is_local else {}
+            here = {"PYTHONPATH": python_path()} if self.master.is_local else {}
             self._context.environment.update({**ENVIRONMENT, NEEDED: needed(), **here})
             # Otherwise it prints a traceback whenever the JVM ends, because the connection breaks.
             self._context._accumulatorServer.handle_error = lambda *_arguments: None  # noqa: SLF001
@@ -141,11 +141,6 @@ class SparkJobs:
     def pid(self) -> int:
         """The process id of the JVM."""
         return int(self._process.pid)
-
-    @property
-    def master(self) -> str:
-        """Spark's master, such as local[4]."""
-        return str(self._context.master)
 
     @property
     def python(self) -> str:
@@ -186,7 +181,7 @@ class SparkJobs:
         from py4j.protocol import Py4JError, Py4JNetworkError  # noqa: PLC0415
 
         try:
-            runner = SplitRunner(partitions, str(self._folder), names if self._is_local else None, max_bytes)
+            runner = SplitRunner(partitions, str(self._folder), names if self.master.is_local else None, max_bytes)
             rows = self._rdd(group, label, runner, len(partitions)).collect()
             return [pickle.loads(bytes(row)) for row in rows]
         except (Py4JNetworkError, OSError) as error:
@@ -199,7 +194,7 @@ class SparkJobs:
         """Returns the stacks of the processes that are running splits with this name, or None if there are none. Takes
         seconds.
         """
-        if not self._is_local:
+        if not self.master.is_local:
             return "The stack is available only on the cluster, in its executor"
         return describe_stacks(self._folder, name)
 
@@ -281,7 +276,7 @@ class SparkJobs:
         A local Spark has no executors to release, so only its JVM is ended.
         """
         server = self._context._accumulatorServer  # noqa: SLF001 - the context forgets it when it is stopped
-        if self.process_lives() and not self._context.master.startswith("local"):
+        if self.process_lives() and not self.master.is_local:
             stopper = threading.Thread(target=self._stop_context, name="spark-stop", daemon=True)
             stopper.start()
             stopper.join(timeout_s)

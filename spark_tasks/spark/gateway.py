@@ -21,6 +21,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.process.full_memory import end_first
 from spark_tasks.process.unforked import keep_from_children
 from spark_tasks.spark.environment import inherited
+from spark_tasks.spark.master import SparkMaster
 from spark_tasks.spark.process_output import pump
 from spark_tasks.spark.security import write_properties
 
@@ -31,7 +32,6 @@ STOP_TIMEOUT_S = 10.0  # a stop usually takes half a second
 END_S = 3.0  # for each of three ways to end a JVM that is starting; a stop of the engine may wait for all three
 ORPHAN_S = 30  # for a JVM whose worker was killed: when it has started, it ends by itself and removes its files
 MASTER_TIMEOUT_S = 60.0  # for a standalone cluster that may be starting at the same time; as long as Spark itself waits
-_STANDALONE = "spark://"
 
 # $1: a process group, $2: seconds. Standard input closes when the worker ends. The group then has $2 seconds to end by
 # itself before it is killed: a JVM whose folder was deleted cannot write its connection file, and would never end.
@@ -53,15 +53,15 @@ def spark_home() -> Path:
     return Path(_find_spark_home())
 
 
-def await_master(master: str, stop: threading.Event) -> None:
+def await_master(master: SparkMaster, stop: threading.Event) -> None:
     """Waits until the master of a standalone cluster accepts connections. Raises SparkStartError.
 
     Spark itself would wait in a constructor that cannot be interrupted, and then return a stopped context.
     """
-    if not master.startswith(_STANDALONE):
+    if not master.is_standalone:
         return
     deadline = time.monotonic() + MASTER_TIMEOUT_S
-    while not any(_listens(address) for address in master.removeprefix(_STANDALONE).split(",")):
+    while not any(_listens(address) for address in master.addresses):
         if stop.is_set():
             raise SparkStartError("Spark was stopped while it waited for its master")
         if time.monotonic() > deadline:

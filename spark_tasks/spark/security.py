@@ -14,16 +14,12 @@ from pathlib import Path
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.process.private_files import open_private
+from spark_tasks.spark.master import SparkMaster
 
 AUTHENTICATE, SECRET = "spark.authenticate", "spark.authenticate.secret"
 _CRYPTO, _SSL = "spark.network.crypto.enabled", "spark.ssl.rpc.enabled"
 _SOCKETS, _SOCKET_FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 _SUN_PATH = 103  # the maximum length of a Unix socket's path in bytes: 107 on Linux, 103 on macOS
-
-
-def is_local(settings: Mapping[str, str]) -> bool:
-    """Returns whether Spark runs only on this machine: its master is local, local[N] or not set."""
-    return settings.get("spark.master", "local").startswith("local")
 
 
 def authenticates(settings: Mapping[str, str]) -> bool:
@@ -39,10 +35,10 @@ def authentication(settings: Mapping[str, str]) -> dict[str, str]:
     """
     if not authenticates(settings):
         return {}
-    if is_local(settings):
+    master = SparkMaster.of(settings)
+    if master.is_local:
         return {AUTHENTICATE: "true", SECRET: secrets.token_hex(32)}
-    master = settings["spark.master"]
-    if master.startswith("spark://") and not settings.get(SECRET, "").strip():
+    if master.is_standalone and not settings.get(SECRET, "").strip():
         raise ConfigError(
             f'Missing required configuration "{SECRET}" for spark.master={master}: without it, anybody who can connect '
             "to Spark's ports can run code there and read the passwords of connectors. Set spark.authenticate=true and "
@@ -60,7 +56,7 @@ def python_sockets(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
     if _SOCKETS in settings:
         return {}
     place = settings.get(_SOCKET_FOLDER, str(folder))
-    if not is_local(settings) or len(os.fsencode(place)) > _SUN_PATH - len(f"/.{uuid.uuid4()}.sock"):
+    if not SparkMaster.of(settings).is_local or len(os.fsencode(place)) > _SUN_PATH - len(f"/.{uuid.uuid4()}.sock"):
         return {_SOCKETS: "false"}
     return {_SOCKETS: "true", _SOCKET_FOLDER: place}
 

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_tasks.config.client_keys import client_config_def
+from spark_tasks.config.client_properties import Kind, client_properties
 from spark_tasks.config.connector_keys import queue_of
 from spark_tasks.config.definition import ConfigError, ConfigValue, parse_type
 from spark_tasks.config.unsupported import refused
-from spark_tasks.kafka.client_properties import Kind, client_properties
 from spark_tasks.validation.infos import ConfigInfos, under_prefix
 from spark_tasks.validation.settings import ValidationSettings
 
 
 def validate_overrides(client: Kind, props: Mapping[str, Any], worker: ValidationSettings) -> ConfigInfos:
     """Validates the overrides of one kind of client. `props`: the connector's configuration."""
-    policy = worker.policy
+    policy = worker.clients.policy
     prefix = f"{client}.override."
     keys = client_config_def(client).keys
     given = {key: str(value) for key, value in props.items()
-             if value is not None and not (key.startswith(prefix) and policy(key.removeprefix(prefix)))}
+             if value is not None and not (key.startswith(prefix) and policy.refusal(key.removeprefix(prefix)))}
     insecure = refused(client_properties(worker.clients, given, client))
     values = []
     for full, raw in props.items():
@@ -34,7 +34,7 @@ def validate_overrides(client: Kind, props: Mapping[str, Any], worker: Validatio
             # Java responds with status 500 and this message; an error of the key does not hide other errors.
             value.value = None
             value.errors.append(str(e))
-        if forbidden := policy(value.name):
+        if forbidden := policy.refusal(value.name):
             value.errors.append(forbidden)
         elif value.name == "security.protocol":  # with it, settings of the worker may have to be rejected
             value.errors += [why for key, why in insecure.items() if prefix + key not in given]

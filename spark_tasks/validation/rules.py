@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from spark_tasks.config.auto_tasks import AUTO, AUTO_MAX, MAX
-from spark_tasks.config.connector_keys import QUEUE, SINK, queue_of
-from spark_tasks.config.definition import ConfigDef, ConfigValue, Type, parse_type
+from spark_tasks.config.client_properties import consumer_group
+from spark_tasks.config.connector_keys import QUEUE, SINK, queue_of, topics_of
+from spark_tasks.config.definition import ConfigDef, ConfigValue
 from spark_tasks.config.types import invalid, shown
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.bounded_match import TOO_SLOW, matches
 from spark_tasks.java.regex import compile_java
-from spark_tasks.kafka.client_properties import consumer_group
 from spark_tasks.kafka.errors import InvalidTopicError
-from spark_tasks.kafka.topic_creation import TopicCreation
 from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.validation.common_keys import Subject
 
@@ -83,15 +82,6 @@ def topics_error(props: Mapping[str, str | None]) -> str | None:
     return None if topics or regex else "Must configure one of topics or topics.regex"
 
 
-def check_topic_creation(source: Mapping[str, str]) -> None:
-    """Raises ConfigError if a source's settings of topic creation are invalid. As in Kafka Connect, validation knows
-    only their list of groups.
-    """
-    settings = {key: value for key, value in source.items() if key.startswith("topic.creation.") and value is not None}
-    if settings:
-        TopicCreation(settings, {}).check()
-
-
 def _check_topics(subject: Subject, values: Values) -> None:
     message = topics_error(subject.props)
     if message:
@@ -127,11 +117,11 @@ def _check_dead_letters(subject: Subject, values: Values) -> None:
     topic = queue_of(subject.props)
     if not topic:
         return
-    topics = [t for t in parse_type("topics", _text(subject, "topics"), Type.LIST) if t]
+    topics = topics_of(subject.props)
     if topic in topics:
         values["topics"].errors.append(
             f"The DLQ topic '{topic}' may not be included in the list of topics "
-            f"('topics={shown(list(dict.fromkeys(topics)))}') consumed by the connector"
+            f"('topics={shown(topics)}') consumed by the connector"
         )
     regex = _text(subject, "topics.regex")
     try:

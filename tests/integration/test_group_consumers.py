@@ -157,8 +157,9 @@ def test_members_with_the_cooperative_assignor_and_another_one_share_a_group(bro
     """Java's default, and both ends of a rolling change (KIP-429)."""
     Kafka(broker.bootstrap_servers).create(topic_name, partitions=4)
     client = {"bootstrap_servers": broker.bootstrap_servers}
-    members = [GroupConsumer(ConsumerSettings(topic_name, client, (topic_name,), assignors=assignors(names)), io,
-                             lambda: None) for names in (strategy, "RangeAssignor,CooperativeStickyAssignor")]
+    members = [GroupConsumer(
+        ConsumerSettings(topic_name, client, (topic_name,), assignors=assignors(names.split(","))), io, lambda: None)
+        for names in (strategy, "RangeAssignor,CooperativeStickyAssignor")]
 
     def shared() -> bool:
         joined = [member.poll(200) for member in members]

@@ -19,6 +19,7 @@ from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.ports import free_port
 from spark_tasks.spark.archive import spark_archive
 from spark_tasks.spark.gateway import await_master, spark_home
+from spark_tasks.spark.master import SparkMaster
 from spark_tasks.spark.security import write_properties
 
 SECRET = "known to the cluster"  # noqa: S105 - of a test
@@ -63,7 +64,8 @@ class SparkCluster:
         write_properties(_SECURED, shared)
         host = ["--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(shared)]
         self._run("master", f"{_DEPLOY}.master.Master", *host, "--port", str(self._port))
-        await_master(self.master, threading.Event())  # a worker that starts first would retry only seconds later
+        # A worker that starts first would retry only seconds later.
+        await_master(SparkMaster.parse(self.master), threading.Event())
         for number in range(self._workers):
             self._run(f"worker-{number}", f"{_DEPLOY}.worker.Worker", *host, "--cores", str(self._cores), "--memory",
                       "1g", "--work-dir", str(self._work / str(number)), self.master)

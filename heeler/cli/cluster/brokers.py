@@ -30,12 +30,12 @@ def broker_properties(bootstrap_servers: str | None, worker_config: Path | None)
     if worker_config is None:
         return {"bootstrap.servers": bootstrap_servers or DEFAULT_SERVERS}
     from heeler.worker.config import load_worker_config
+    from spark_tasks.config.client_properties import client_properties
     from spark_tasks.config.record_limit import MAX_RECORD_KEY
-    from spark_tasks.kafka.client_properties import client_properties
 
     overrides = () if bootstrap_servers is None else (f"bootstrap.servers={bootstrap_servers}",)
     worker = load_worker_config(worker_config, overrides, os.environ, needed=("bootstrap.servers",))
-    return {**client_properties(worker.originals, {}, "consumer"), MAX_RECORD_KEY: str(worker[MAX_RECORD_KEY])}
+    return {**client_properties(worker.clients, {}, "consumer"), MAX_RECORD_KEY: str(worker[MAX_RECORD_KEY])}
 
 
 class KafkaUnreachableError(SetupError):

@@ -32,7 +32,6 @@ Offsets = list[dict[str, Any]]
 _COLUMNS: Final = ("PARTITION", "NOW", "THEN")
 _ENDS: Final[Mapping[str, Literal["earliest", "latest"]]] = {
     "beginning": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest"}
-_QUEUE: Final = "errors.deadletterqueue.topic.name"
 _NUMBER: Final = re.compile(r"(\d+)")
 _TIMEOUT_MS: Final = 15_000
 _NO_OFFSETS: Final = "does not contain offsets as heeler offsets show -o json prints them"
@@ -173,15 +172,15 @@ def _positions(
     """
     from heeler.cli.cluster.responses import as_config
     from heeler.cli.cluster.rest_client import path_of
+    from spark_tasks.config.connector_keys import queue_of, topics_of
     from spark_tasks.config.record_limit import MAX_RECORD_KEY
     from spark_tasks.kafka.client_config import client_settings
     from spark_tasks.kafka.cluster import KafkaCluster
 
     config = as_config(session.call("GET", path_of("connectors", connector, "config")), "a connector's config")
-    queue = config.get(_QUEUE, "").strip()
-    listed = {topic.strip() for topic in config.get("topics", "").split(",")}
+    queue = queue_of(config)
     used = {item["partition"].get("kafka_topic") for item in _ask(session, connector)}
-    topics = sorted(name for name in listed | used if isinstance(name, str) and name not in ("", queue))
+    topics = sorted(name for name in {*topics_of(config), *used} if isinstance(name, str) and name != queue)
     if not topics or not ("topics" in config or "topics.regex" in config):
         raise SetupError(f"{connector} is not a sink, or has not read any topic yet: --to applies only to sinks")
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from spark_tasks.config.client_keys import client_config_def
+from spark_tasks.config.client_keys import PROTOCOLS, client_config_def
 from spark_tasks.config.definition import (
     ConfigDef,
     ConfigKey,
@@ -54,7 +54,7 @@ CONNECTION_KEYS = ConfigDef(
     _key("socket.connection.setup.timeout.max.ms",
          "How long later attempts to connect to a broker may take at most.", at_least(0), importance=Importance.LOW),
     _key("security.protocol",
-         "The protocol used to talk to brokers.", OneOfIgnoringCase("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+         "The protocol used to talk to brokers.", OneOfIgnoringCase(*PROTOCOLS)),
 )
 
 SSL_KEYS = ConfigDef(

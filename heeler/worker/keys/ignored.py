@@ -11,7 +11,7 @@ from typing import Final
 
 from heeler.worker.keys.worker import WORKER_KEYS
 from spark_tasks.config import unsupported
-from spark_tasks.kafka.client_properties import Kind, client_properties
+from spark_tasks.config.client_properties import Kind, WorkerClients, client_properties
 
 _METRICS: Final = "heeler has its own metrics (GET /metrics); remove it"
 _PROXY: Final = ("Set listeners to an address that only a proxy can reach (such as http://127.0.0.1:8083), let the "
@@ -54,7 +54,7 @@ def refusals(settings: Mapping[str, str]) -> list[str]:
              for key, why in REFUSED.items() if (value := settings.get(key, "").strip()).upper() not in _OFF}
     error_by_key |= unsupported.refused(settings)
     for kind in _CLIENTS:
-        for key, why in unsupported.refused(client_properties(settings, {}, kind)).items():
+        for key, why in unsupported.refused(client_properties(WorkerClients(settings), {}, kind)).items():
             own = f"{kind}.{key}"
             if own in settings:
                 error_by_key[own] = why.replace(f"configuration {key}:", f"configuration {own}:")

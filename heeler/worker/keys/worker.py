@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from actors.messages.requests import SIGNATURE_DIGESTS
@@ -26,6 +25,7 @@ from spark_tasks.config.definition import (
 from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES, LARGEST_MAX_RECORD_BYTES, MAX_RECORD_KEY
 from spark_tasks.process.log_levels import LEVELS
 from spark_tasks.process.log_lines import JSON, TEXT
+from spark_tasks.spark.master import FORMS, MASTER, is_master
 from spark_tasks.spark.residents.settings import BATCH, IDLE_MS, MAX_PROCESSES, RESIDENT, SLOW_MS
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -133,8 +133,6 @@ RUNTIME_KEYS = ConfigDef(
          ValidList()),
 )
 
-_MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://[^,/]+:\d+(,[^,/]+:\d+)*|k8s://.+|yarn")
-
 HEELER_KEYS = ConfigDef(
     _key("heeler.log.level", Type.STRING, "INFO", _MEDIUM,
          "The log level; heeler.log.level.LOGGER sets it for one logger and those below it.",
@@ -168,10 +166,9 @@ HEELER_KEYS = ConfigDef(
          "after twenty seconds. Until then, splits run in processes of the worker's own. A worker that ends earlier "
          "never starts Spark, unless a plugin asks for a session.",
          Rule("unset or at least 0", lambda v: v is None or v >= 0)),
-    _key("spark.master", Type.STRING, None, _MEDIUM,
+    _key(MASTER, Type.STRING, None, _MEDIUM,
          "Where Spark runs; unset for this machine. All spark.* settings go to Spark.",
-         Rule("unset, local, local[N], spark://HOST:PORT, k8s://URL or yarn",
-              lambda v: v is None or _MASTER.fullmatch(v) is not None)),
+         Rule(f"unset, {FORMS}", lambda v: v is None or is_master(v))),
 )
 
 WORKER_KEYS = GROUP_KEYS.plus(

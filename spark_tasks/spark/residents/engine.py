@@ -22,13 +22,14 @@ from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, spark_settings
 from spark_tasks.spark.environment import python_path
 from spark_tasks.spark.lifecycle import EngineState, SparkLifecycle
+from spark_tasks.spark.master import SparkMaster
 from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
 from spark_tasks.spark.residents.fork_server import ForkServer
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import Hangs, Monitor
-from spark_tasks.spark.residents.on_spark import SparkLauncher, local_slots
+from spark_tasks.spark.residents.on_spark import SparkLauncher
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.task import DeferredSplit, Engine, Split
@@ -58,7 +59,7 @@ class ResidentEngine(Engine):
         self._settings = settings or ExecutorSettings()
         slots = self._settings.max_processes + self._settings.running + OTHER_JOBS
         self._spark_settings = spark_settings(spark, slots)
-        self._local = local_slots(self._spark_settings["spark.master"]) is not None
+        self._local = SparkMaster.of(self._spark_settings).slots is not None
         if not self._local:  # the cores of the cluster say how many run
             self._settings = replace(self._settings, running=self._settings.max_processes)
         self._python_path = python_path()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import sys
 import threading
@@ -20,22 +19,12 @@ from spark_tasks.spark.residents.wire import Ticket
 
 _logger = logging.getLogger(__name__)
 
-_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _FEW = 4  # slots
 _LACKING = re.compile(r"Cannot run program|No module named|PYTHON_VERSION_MISMATCH|different version")
 # They log a Java stack several times for each process that is killed. Errors in a plugin's own Spark jobs are raised
 # where the jobs were started.
 _NOISY = tuple(f"org.apache.spark.{name}" for name in (
     "executor.Executor", "scheduler.TaskSetManager", "scheduler.TaskSchedulerImpl"))
-
-
-def local_slots(master: str) -> int | None:
-    """How many tasks a local master runs at a time; None for a master of another kind."""
-    match = _LOCAL.fullmatch(master)
-    if match is None:
-        return None
-    number = match[1] or "1"
-    return (os.cpu_count() or 1) if number == "*" else int(number)
 
 
 def room(slots: int, running: int) -> int:
@@ -53,7 +42,7 @@ class SparkLauncher(Launcher):
         self._lock = threading.Lock()
         self._jobs: dict[int, Any] = {}
         self._closed = False
-        self._local = local_slots(spark.master)
+        self._local = spark.master.slots
         spark.quiet(_NOISY)
         if self._local is not None and room(self._slots, self._running) == self._slots:
             _logger.warning("Spark has %d slots, which executor processes may occupy completely: Spark jobs of plugins "

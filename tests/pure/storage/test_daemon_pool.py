@@ -16,6 +16,7 @@ from actors.peers.leader_client import LeaderClient
 from actors.peers.producer_fencing import ProducerFencing
 from actors.stores.offset_requests import OffsetRequests
 from actors.ticker import Ticker
+from spark_tasks.config.client_properties import WorkerClients
 from spark_tasks.errors import ConnectError
 from storage.config.state import ClusterConfigState
 from storage.config.view import ConfigView
@@ -88,7 +89,7 @@ def ask_for_offsets(hang):
 
 
 def fence_producers(hang):
-    ProducerFencing({}, hang, lambda _: None, Ticker()).start(FenceProducers(OpId(1), C, {}, ("id",)))
+    ProducerFencing(WorkerClients(), hang, lambda _: None, Ticker()).start(FenceProducers(OpId(1), C, {}, ("id",)))
 
 
 def send_task_configs(hang):

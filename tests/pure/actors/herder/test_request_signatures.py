@@ -9,6 +9,7 @@ import pytest
 from actors.herder.request_signatures import sign
 from actors.messages.requests import SIGNATURE_DIGESTS, PutConnector, PutTaskConfigs, Signature
 from heeler.worker.part_settings import herder_settings, new_session_key
+from spark_tasks.config.restart_policy import RestartPolicy
 from storage.config.state import SessionKey
 from storage.ids import ConnectorName
 from tests.rigs.herder.world import World
@@ -46,7 +47,7 @@ def test_a_new_key_is_random_and_as_long_as_javas(name: str) -> None:
     key = new_session_key(with_(algorithm), 7)
     size = 64 if name in ("HmacMD5", "HmacSHA1") else len(sign(key, name, b"").signature)
     assert (key.algorithm, key.created_ms, len(key.key)) == (name, 7, size)
-    assert herder_settings(with_(algorithm), "w", str).key_bytes == size
+    assert herder_settings(with_(algorithm), "w", str, lambda _: RestartPolicy()).key_bytes == size
     assert key.key != new_session_key(with_(algorithm), 7).key
     assert len(new_session_key(with_({**algorithm, "inter.worker.key.size": "41"}), 7).key) == 6  # bytes, rounded up
 

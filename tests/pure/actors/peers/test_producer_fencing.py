@@ -17,6 +17,7 @@ from actors.herder.events import ProducersFenced
 from actors.messages.correlation_ids import OpId
 from actors.peers.producer_fencing import MAX_HUNG, ProducerFencing, for_each
 from actors.ticker import Ticker
+from spark_tasks.config.client_properties import WorkerClients
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka import cluster
 from storage.ids import ConnectorName
@@ -44,7 +45,7 @@ def effect(op: int, connector: str = "c") -> FenceProducers:
 
 def test_a_config_provider_that_exits_fails_the_round(ticker: Ticker, said: queue.Queue[Any]) -> None:
     """Without the outcome, the herder would wait for the round forever, and all tasks of the connector with it."""
-    fencing = ProducerFencing({}, lambda *_: sys.exit(3), said.put, ticker)
+    fencing = ProducerFencing(WorkerClients(), lambda *_: sys.exit(3), said.put, ticker)
     fencing.start(effect(1))
     ended = said.get(timeout=WITHIN_S)
     assert isinstance(ended, ProducersFenced)
@@ -62,7 +63,7 @@ def test_rounds_that_hang_end_and_delay_no_others(ticker: Ticker, said: queue.Qu
             release.wait(WITHIN_S)
         raise ConnectError(f"resolved {name}")
 
-    fencing = ProducerFencing({}, resolve, said.put, ticker, round_ms=300)
+    fencing = ProducerFencing(WorkerClients(), resolve, said.put, ticker, round_ms=300)
     for op in range(10):
         fencing.start(effect(op, f"bad{op}"))
     assert {begun.get(timeout=WITHIN_S) for _ in range(10)} == {f"bad{op}" for op in range(10)}
@@ -86,7 +87,7 @@ def test_a_round_that_is_over_fences_nothing_and_blocks_no_later_one(
         assert "provider" not in config or release.wait(WITHIN_S)
         return config
 
-    fencing = ProducerFencing({"bootstrap.servers": "b:1"}, resolve, said.put, ticker, round_ms=500)
+    fencing = ProducerFencing(WorkerClients({"bootstrap.servers": "b:1"}), resolve, said.put, ticker, round_ms=500)
     fencing.start(FenceProducers(OpId(1), ConnectorName("c"), {"provider": "hangs"}, ("former",)))
     assert isinstance(said.get(timeout=WITHIN_S).error, TimeoutError)
     fencing.start(effect(2))
@@ -106,7 +107,7 @@ def test_a_connector_is_fenced_again_when_its_provider_has_recovered(ticker: Tic
         assert release.wait(WITHIN_S)
         raise ConnectError("resolved")
 
-    fencing = ProducerFencing({}, resolve, said.put, ticker, round_ms=5)
+    fencing = ProducerFencing(WorkerClients(), resolve, said.put, ticker, round_ms=5)
 
     def refused() -> bool:
         fencing.start(effect(next(ops)))

@@ -20,6 +20,7 @@ from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.stores import offset_requests
 from actors.stores.offset_requests import MAX_CHANGES, MAX_READS, OffsetRequests, check_source_offset, sink_offset
 from heeler.worker.logs import subject
+from spark_tasks.config.client_properties import WorkerClients
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import SourceConnector
 from storage.ids import ConnectorName
@@ -118,7 +119,7 @@ def test_the_offsets_of_a_sink_are_those_of_its_tasks_group(
     asked: list[str] = []
     groups = SimpleNamespace(of=lambda name: asked.append(name) or {("t", 0): 7})
     monkeypatch.setattr(offset_requests, "GroupOffsets", lambda _: nullcontext(groups))
-    config: Any = SimpleNamespace(originals={"connector.client.config.override.policy": "All", **worker})
+    config: Any = SimpleNamespace(clients=WorkerClients(worker))
     plugins: Any = SimpleNamespace(connector_of=lambda _: SimpleNamespace(cls=None), connector_type=lambda _: "sink")
     configs: Any = SimpleNamespace(config=SimpleNamespace(connector_configs={C: connector}))
     store: Any = None

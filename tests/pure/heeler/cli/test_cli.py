@@ -169,6 +169,16 @@ def test_a_file_with_brokers_and_security_is_enough_to_read_topics(tmp_path):
     assert (found["bootstrap.servers"], found["security.protocol"]) == ("a:1", "SSL")
 
 
+def test_topics_are_not_read_with_an_isolation_level_that_does_not_exist(tmp_path):
+    """It meant read_uncommitted, so that records of aborted transactions were shown."""
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=a:1\nconsumer.isolation.level=committed\n")
+    done = run("topics", "read", "t", "--worker-config", str(file))
+    assert done.stderr == ("heeler: Invalid value committed for configuration isolation.level: must be one of "
+                           "read_uncommitted, read_committed\n")
+    assert done.exit_code == 2
+
+
 def test_the_names_for_plugin_authors():
     from heeler import ConfigDef, SourceConnector
     from spark_tasks.config import definition as config_def

@@ -1,14 +1,12 @@
-"""What a worker's tasks take from its configuration, and which restart policy a connector has."""
+"""What a worker's tasks take from its configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
-from heeler.worker.part_settings import restart_policy_of, validation_settings
-from spark_tasks.config.restart_policy import WORKER, RestartPolicy
+from heeler.worker.part_settings import trial_settings, validation_settings
 from tests.rigs.tasks import worker_settings
+from tests.rigs.worker_configs import with_
 
 
 def test_worker_settings_for_tasks_are_parsed() -> None:
@@ -18,45 +16,43 @@ def test_worker_settings_for_tasks_are_parsed() -> None:
         "value.converter": "x.Y", "value.converter.schemas.enable": "false", "rest.port": "1"})
     assert (found.group_id, found.session_timeout_ms, found.offset_flush_interval_ms) == ("group", 7000, 2000)
     assert (found.max_record_bytes, found.topic_creation) == (20_000, False)
-    assert found.clients == {
+    assert found.clients.properties == {
         "bootstrap.servers": "localhost:9", "consumer.fetch.min.bytes": "2", "ssl.truststore.type": "PEM"}
     assert found.converters == {
         "key.converter": "none", "value.converter": "x.Y", "value.converter.schemas.enable": "false"}
 
 
 def test_worker_settings_for_validation_are_parsed() -> None:
-    found = validation_settings({
+    found = trial_settings({
         "group.id": "g", "exactly.once.source.support": " Enabled ", "spark.master": "spark://host:7077",
         "config.storage.topic": " configs ", "status.storage.topic": "statuses", "key.converter": "x.Y",
         "connector.client.config.override.policy": "None", "consumer.fetch.min.bytes": "2", "rest.port": "1"})
     assert (found.group_id, found.exactly_once, found.on_cluster) == ("g", True, True)
     assert found.internal_topics == {"configs", "statuses"}
-    assert found.policy("acks") is not None
-    assert (found.clients["consumer.fetch.min.bytes"], found.converters) == ("2", {"key.converter": "x.Y"})
+    assert found.clients.policy.refusal("acks") is not None
+    assert (found.clients.properties["consumer.fetch.min.bytes"], found.converters) == ("2", {"key.converter": "x.Y"})
+
+
+@pytest.mark.parametrize(("settings", "once", "cluster", "refused"), [
+    ({}, False, False, False), ({"exactly.once.source.support": "PREPARING"}, False, False, False),
+    ({"exactly.once.source.support": "Enabled", "connector.client.config.override.policy": "None",
+      "spark.master": "yarn"}, True, True, True),
+])
+def test_a_worker_validates_with_the_settings_that_it_has_parsed(
+    settings: dict[str, str], once: bool, cluster: bool, refused: bool
+) -> None:
+    config = with_(settings)
+    found = validation_settings(config)
+    assert (found.exactly_once, found.on_cluster) == (once, cluster)
+    assert found.clients is config.clients
+    assert bool(found.clients.policy.refusal("acks")) is refused
+    assert found == trial_settings(config.originals)
 
 
 @pytest.mark.parametrize("support", ["preparing", "DISABLED"])
 def test_a_trial_needs_no_worker_settings_for_its_validation(support: str) -> None:
-    assert not validation_settings({"exactly.once.source.support": support}).exactly_once
-    found = validation_settings({})
+    assert not trial_settings({"exactly.once.source.support": support}).exactly_once
+    found = trial_settings({})
     assert (found.group_id, found.exactly_once, found.on_cluster, found.internal_topics) == (
         None, False, False, frozenset())
-    assert found.policy("acks") is None
-
-
-@pytest.mark.parametrize(("worker", "connector", "expected"), [
-    ({}, {}, RestartPolicy()),
-    ({"errors.restart.policy": "failed"}, {}, RestartPolicy(failed=True)),
-    ({"errors.restart.policy": "all", "errors.restart.limit": "3"}, {"errors.restart.limit": "5"},
-     RestartPolicy(failed=True, stalled=True, limit=5)),
-    ({"errors.restart.policy": "all"}, {"errors.restart.policy": "none"}, RestartPolicy()),
-    ({}, {"errors.restart.policy": "failed", "errors.restart.period.ms": "5000",
-          "errors.restart.backoff.initial.ms": "0", "errors.restart.backoff.max.ms": "7"},
-     RestartPolicy(failed=True, period_ms=5000, first_ms=0, longest_ms=7)),
-    ({"errors.restart.policy": "failed"}, {"errors.restart.policy": "sometimes"}, RestartPolicy()),
-    ({"errors.restart.policy": "failed"}, {"errors.restart.limit": "${file:x:y}"}, RestartPolicy()),
-])
-def test_a_connectors_restart_policy_takes_precedence(
-    worker: Mapping[str, str], connector: Mapping[str, str], expected: RestartPolicy
-) -> None:
-    assert restart_policy_of(WORKER.parse(worker))(dict(connector)) == expected
+    assert found.clients.policy.refusal("acks") is None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.config.restart_policy import WORKER, RestartPolicy
+from spark_tasks.config.restart_policy import WORKER, RestartPolicy, settings
 from spark_tasks.errors import ConfigError
 
 TIMES = st.lists(st.integers(0, 10**9), max_size=30).map(sorted)
@@ -29,4 +29,4 @@ def test_no_period_has_more_restarts_than_the_limit(
 
 def test_an_invalid_restart_limit_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"errors\.restart\.limit"):
-        RestartPolicy.of(WORKER.parse({}), {"errors.restart.limit": "0"})
+        settings(WORKER.parse({}), {"errors.restart.limit": "0"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from datetime import timedelta
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import Any
 import javaproperties
 import pytest
 
+from spark_tasks.config.client_properties import WorkerClients, client_properties
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.producer_settings import appender_options
 from spark_tasks.kafka.task_clients import consumer_settings, isolation, reset_policy
 from spark_tasks.spark.context import spark_settings
@@ -22,7 +23,7 @@ WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "
 
 
 def test_consumer_settings_of_a_sink_task() -> None:
-    properties = client_properties({**WORKER, "consumer.session.timeout.ms": "9000"}, {}, "consumer")
+    properties = client_properties(WorkerClients.of({**WORKER, "consumer.session.timeout.ms": "9000"}), {}, "consumer")
     found = consumer_settings("c", 3, {"topics": " a, b ,a", "tasks.max": "2"}, properties)
     assert (found.group_id, found.topics, found.session_timeout_ms) == ("connect-c", ("a", "b"), 9000)
     assert (found.client_id, "client_id" in found.client) == ("connector-consumer-c-3", False)
@@ -48,6 +49,30 @@ def test_consumer_defaults_and_invalid_values() -> None:
         reset_policy({"auto.offset.reset": "sometimes"})
     with pytest.raises(ConfigError, match=r"session\.timeout\.ms"):
         consumer_settings("c", 0, {"topics": "t"}, {**WORKER, "session.timeout.ms": "soon"})
+
+
+@pytest.mark.parametrize(("key", "value", "message"), [
+    ("session.timeout.ms", "1_000", "Not a number of type INT"), ("session.timeout.ms", "0", "at least 1"),
+    ("heartbeat.interval.ms", "3000000000", "Not a number of type INT"),
+    ("exclude.internal.topics", "banana", "Expected value to be either true or false"),
+    ("allow.auto.create.topics", "no", "Expected value to be either true or false"),
+])
+def test_properties_of_consumers_are_parsed_as_validation_parses_them(key: str, value: str, message: str) -> None:
+    """Any text but false was true, and Python's numbers are not Java's."""
+    with pytest.raises(ConfigError, match=rf"^Invalid value {value} for configuration {re.escape(key)}: .*{message}"):
+        consumer_settings("c", 0, {"topics": "t"}, {**WORKER, key: value})
+    usual = consumer_settings("c", 0, {"topics": "t"}, WORKER)
+    assert consumer_settings("c", 0, {"topics": "t"}, {**WORKER, key: " "}) == usual
+
+
+@pytest.mark.parametrize("properties", [
+    {"enable.idempotence": "banana"}, {"max.request.size": "1_000"}, {"delivery.timeout.ms": "3000000000"},
+])
+def test_properties_of_producers_are_parsed_as_validation_parses_them(properties: dict[str, str]) -> None:
+    [(key, value)] = properties.items()
+    with pytest.raises(ConfigError, match=rf"^Invalid value {value} for configuration {re.escape(key)}: "):
+        appender_options(properties)
+    assert appender_options({key: " "}) == appender_options({})
 
 
 def test_an_appender_is_idempotent_unless_configured_otherwise() -> None:

@@ -17,6 +17,7 @@ from heeler.embedded_kafka.ports import free_port
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.spark import gateway
 from spark_tasks.spark.gateway import SparkStartError, await_master, launch
+from spark_tasks.spark.master import SparkMaster
 from spark_tasks.spark.process_output import pass_on
 from tests.rigs.support import wait_until
 from tests.rigs.workers import wait_gone
@@ -24,28 +25,29 @@ from tests.rigs.workers import wait_gone
 
 @pytest.mark.parametrize("master", ["local[4]", "yarn", "k8s://https://127.0.0.1:1"])
 def test_only_a_standalone_master_is_waited_for(master: str) -> None:
-    await_master(master, threading.Event())
+    await_master(SparkMaster.parse(master), threading.Event())
 
 
 def test_one_available_spark_master_is_enough() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        await_master(f"spark://127.0.0.1:{free_port()},127.0.0.1:{server.getsockname()[1]}", threading.Event())
+        port = server.getsockname()[1]
+        await_master(SparkMaster.parse(f"spark://127.0.0.1:{free_port()},127.0.0.1:{port}"), threading.Event())
 
 
 def test_an_unavailable_or_invalid_spark_master_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "MASTER_TIMEOUT_S", 0)
     master = f"spark://127.0.0.1:{free_port()}"
     with pytest.raises(SparkStartError, match=rf"^No Spark master responded at {master} within 0 s: start it"):
-        await_master(master, threading.Event())
+        await_master(SparkMaster.parse(master), threading.Event())
     with pytest.raises(SparkStartError, match=r"^Invalid value h:p in spark\.master: must be HOST:PORT$"):
-        await_master("spark://h:p", threading.Event())
+        await_master(SparkMaster.parse("spark://h:p"), threading.Event())
 
 
 def test_the_wait_for_a_spark_master_can_be_stopped() -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(SparkStartError, match="was stopped while it waited"):
-        await_master(f"spark://127.0.0.1:{free_port()}", stop)
+        await_master(SparkMaster.parse(f"spark://127.0.0.1:{free_port()}"), stop)
 
 
 def test_sparks_output_is_masked_and_always_drained(

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from heeler.worker.part_settings import validation_settings
+from heeler.worker.part_settings import trial_settings
 from spark_tasks.config import restart_policy
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import PluginNotFoundError, Plugins
@@ -36,7 +36,7 @@ ELSEWHERE = {
 def run(name):
     kind, _, config = cases.CASES[name]
     return validate_connector(
-        config, plugins=PLUGINS, worker=validation_settings({**WORKER, **cases.WORKERS[kind]}),
+        config, plugins=PLUGINS, worker=trial_settings({**WORKER, **cases.WORKERS[kind]}),
         resolve=TRANSFORMER.transform)
 
 
@@ -75,7 +75,7 @@ WRONG = [name for name in cases.CASES if name.startswith("wrong ")]  # about hee
 def test_options_of_transforms_are_refused_as_java_does(transform):
     for name in (name for name in WRONG if name.split()[1] == transform):
         config = cases.CASES[name][2]
-        ours = validate_connector(config, plugins=Plugins(), worker=validation_settings(WORKER),
+        ours = validate_connector(config, plugins=Plugins(), worker=trial_settings(WORKER),
                                   resolve=TRANSFORMER.transform).to_json()
         assert errors_of(ours) == errors_of(ANSWERS[name]["body"]), name
 
@@ -134,7 +134,7 @@ def test_null_values_are_refused():
 
 
 def test_the_message_of_a_400_response_equals_javas():
-    infos = validate_connector(cases.CREATE["create_bad"], plugins=PLUGINS, worker=validation_settings(WORKER))
+    infos = validate_connector(cases.CREATE["create_bad"], plugins=PLUGINS, worker=trial_settings(WORKER))
     assert infos.message() == ANSWERS["create_bad"]["body"]["message"]
 
 
@@ -158,17 +158,17 @@ def test_a_config_provider_has_no_keys_to_show(name):
 def test_a_prefix_alone_overrides_nothing():
     """As in Kafka Connect, which leaves the key out of its response."""
     config = {**cases.SOURCE, "producer.override.": "x"}
-    infos = validate_connector(config, plugins=PLUGINS, worker=validation_settings({**WORKER, **cases.WORKERS["none"]}))
+    infos = validate_connector(config, plugins=PLUGINS, worker=trial_settings({**WORKER, **cases.WORKERS["none"]}))
     assert infos.error_count == 0
     assert "producer.override." not in [entry["value"]["name"] for entry in infos.to_json()["configs"]]
 
 
 def test_keys_of_self_healing_are_listed_only_for_connectors_that_use_them():
     config = {"name": "n", "connector.class": "FileStreamSink", "topics": "t", "file": "x"}
-    plain = validate_connector(config, plugins=PLUGINS, worker=validation_settings(WORKER))
+    plain = validate_connector(config, plugins=PLUGINS, worker=trial_settings(WORKER))
     assert not [v for v in plain.to_json()["configs"] if v["value"]["name"] in restart_policy.CONNECTOR.keys]
     more = validate_connector({**config, "errors.restart.policy": "failed", "errors.restart.limit": "0"},
-                              plugins=PLUGINS, worker=validation_settings(WORKER))
+                              plugins=PLUGINS, worker=trial_settings(WORKER))
     values = {v["value"]["name"]: v for v in more.to_json()["configs"]}
     shown = {name: value for name, value in values.items() if name in restart_policy.CONNECTOR.keys}
     assert shown.keys() == restart_policy.CONNECTOR.keys.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heeler.worker.part_settings import validation_settings
+from heeler.worker.part_settings import trial_settings
 from spark_tasks.config.auto_tasks import stored
 from spark_tasks.plugins import Plugins
 from spark_tasks.validation import validate_connector
@@ -17,7 +17,7 @@ SOURCE = {"name": "s", "connector.class": "FileStreamSource", "topic": "t"}
 
 
 def infos(config):
-    return validate_connector(config, plugins=Plugins(), worker=validation_settings(WORKER)).to_json()
+    return validate_connector(config, plugins=Plugins(), worker=trial_settings(WORKER)).to_json()
 
 
 def errors(config):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from heeler.worker.part_settings import validation_settings
+from heeler.worker.part_settings import trial_settings
 from spark_tasks.config.definition import ConfigDef, ConfigKey, ConfigValue, Type
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.plugins.api import SourceConnector
@@ -75,7 +75,7 @@ def plugins():
 
 def errors(plugins, connector, worker=(), **more):
     config = {"name": "n", "connector.class": connector, "topic": "t", "topics": "t", **more}
-    infos = validate_connector(config, plugins=plugins, worker=validation_settings({**WORKER, **dict(worker)}))
+    infos = validate_connector(config, plugins=plugins, worker=trial_settings({**WORKER, **dict(worker)}))
     return {c.value["name"]: c.value["errors"] for c in infos.configs if c.value and c.value["errors"]}
 
 
@@ -113,7 +113,7 @@ def test_a_preferred_plugin_of_the_other_runtime_replaces_its_namesake(plugins):
 
 def test_a_plugins_validation_gets_the_original_configuration(plugins):
     infos = validate_connector({"name": "n", "connector.class": "java.Source", "topic": "x", "gone": None},
-                               plugins=plugins, worker=validation_settings(WORKER))
+                               plugins=plugins, worker=trial_settings(WORKER))
     assert JavaSource.examined[-1] == {"name": "n", "connector.class": "java.Source", "topic": "x"}
     (value,) = (c.value for c in infos.configs if c.value and c.value["name"] == "topic")
     assert value == {"name": "topic", "value": "x", "recommended_values": ["a", "b"], "errors": ["no such topic"],

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from spark_tasks.config.client_properties import WorkerClients
 from spark_tasks.errors import ConfigError
+from storage.ids import TopicName
 from storage.offsets.placement import own_offsets
 
-WORKER = {"bootstrap.servers": "a:1,b:1", "offset.storage.topic": "offsets", "security.protocol": "PLAINTEXT"}
+CLIENTS = WorkerClients({"bootstrap.servers": "a:1,b:1", "security.protocol": "PLAINTEXT"})
+SHARED = TopicName("offsets")
 ELSEWHERE = {f"{kind}.override.bootstrap.servers": "c:1" for kind in ("producer", "consumer", "admin")}
 
 
@@ -28,12 +31,12 @@ def settings(*servers: str) -> dict[str, Any]:
     ({"producer.override.bootstrap.servers": "c:1"}, False),
 ])
 def test_a_connector_without_its_own_topic_uses_only_the_workers(connector: dict[str, Any], exactly_once: bool) -> None:
-    assert own_offsets(WORKER, connector, exactly_once=exactly_once) is None
+    assert own_offsets(CLIENTS, SHARED, connector, exactly_once=exactly_once) is None
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_a_connector_may_have_its_own_offsets_topic(exactly_once: bool) -> None:
-    own = own_offsets(WORKER, {"offsets.storage.topic": "mine"}, exactly_once=exactly_once)
+    own = own_offsets(CLIENTS, SHARED, {"offsets.storage.topic": "mine"}, exactly_once=exactly_once)
     assert own is not None
     assert (own.topic, own.producer) == ("mine", settings("a:1", "b:1"))
     assert own.producer == own.consumer == own.admin
@@ -46,7 +49,7 @@ def test_a_connector_may_have_its_own_offsets_topic(exactly_once: bool) -> None:
 ])
 def test_offsets_may_be_in_another_kafka_cluster(named: dict[str, str], exactly_once: bool, topic: str) -> None:
     security = {"admin.override.request.timeout.ms": "9"}
-    own = own_offsets(WORKER, {**ELSEWHERE, **named, **security}, exactly_once=exactly_once)
+    own = own_offsets(CLIENTS, SHARED, {**ELSEWHERE, **named, **security}, exactly_once=exactly_once)
     assert own is not None
     assert (own.topic, own.producer, own.consumer) == (topic, settings("c:1"), settings("c:1"))
     assert own.admin == {**settings("c:1"), "request_timeout_ms": 9}
@@ -56,4 +59,4 @@ def test_offsets_may_be_in_another_kafka_cluster(named: dict[str, str], exactly_
 def test_clients_for_different_kafka_clusters_are_refused(kind: str) -> None:
     connector = {k: v for k, v in ELSEWHERE.items() if not k.startswith(kind)}
     with pytest.raises(ConfigError, match=rf"its {kind} client is configured for a:1,b:1: set {kind}\.override"):
-        own_offsets(WORKER, connector, exactly_once=True)
+        own_offsets(CLIENTS, SHARED, connector, exactly_once=True)

@@ -11,13 +11,13 @@ import pytest
 from heeler.worker.config import WorkerConfig
 from heeler.worker.keys.ignored import IGNORED, REFUSED, why_ignored
 from heeler.worker.keys.worker import WORKER_KEYS
-from heeler.worker.part_settings import validation_settings
+from heeler.worker.part_settings import trial_settings
 from spark_tasks.config import unsupported
 from spark_tasks.config.client_keys import client_config_def
-from spark_tasks.config.connector_keys import SINK, SOURCE
+from spark_tasks.config.client_properties import WorkerClients, client_properties
+from spark_tasks.config.connector_keys import QUEUE, SINK, SOURCE
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_config import client_settings
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.plugins import Plugins
 from spark_tasks.validation import validate_connector
 from tests.rigs.sources import FILES, nodes
@@ -134,17 +134,18 @@ def test_all_refused_settings_are_reported_together():
 def test_a_connector_requests_unsupported_client_settings(override, worker):
     config = {"name": "a", "connector.class": "FileStreamSink", "topics": "t", "file": "lines"}
     worker = {**BASE, "sasl.mechanism": "PLAIN", **worker}
-    plugins, settings = Plugins(), validation_settings(worker)
+    plugins, settings = Plugins(), trial_settings(worker)
     assert validate_connector(config, plugins=plugins, worker=settings).error_count == 0
     infos = validate_connector(config | override, plugins=plugins, worker=settings)
     assert infos.error_count == 1
     assert "heeler cannot honor it" in infos.message()
     # One that Java stored fails, and says why.
+    login = {"sasl.jaas.config": 'x username="u" password="p"'}
     with pytest.raises(ConfigError, match=r"heeler cannot honor it|OAuth are not supported"):
-        client_settings(client_properties(worker | {"sasl.jaas.config": 'x username="u" password="p"'}, override,
-                                          "consumer"))
+        client_settings(client_properties(WorkerClients(worker | login), override, "consumer"))
 
 
 def test_every_key_of_a_connector_is_used():
-    composed = {"topic.creation.groups", *(f"{kind}.converter.plugin.version" for kind in ("key", "value", "header"))}
+    versions = (f"{kind}.converter.plugin.version" for kind in ("key", "value", "header"))
+    composed = {QUEUE, "topic.creation.groups", *versions}
     assert ({*SINK.keys, *SOURCE.keys} - composed) - used_keys() == set()

@@ -12,21 +12,14 @@ from typing import Any
 import pytest
 
 from spark_tasks.config.masking import process_secrets
+from spark_tasks.spark.master import SparkMaster
 from spark_tasks.spark.residents import local
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import cpu_use
-from spark_tasks.spark.residents.on_spark import SparkLauncher, local_slots, room
+from spark_tasks.spark.residents.on_spark import SparkLauncher, room
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
 from tests.rigs.support import wait_until
-
-
-@pytest.mark.parametrize(("master", "slots"), [
-    ("local", 1), ("local[7]", 7), ("local[3, 2]", 3), ("local[*]", os.cpu_count()), ("spark://a:7077", None),
-    ("local-cluster[1,1,1024]", None), ("yarn", None), ("k8s://https://a", None),
-])
-def test_slots_of_a_local_master_are_parsed(master, slots):
-    assert local_slots(master) == slots
 
 
 @pytest.mark.parametrize(("slots", "running", "found"), [(1, 4, 1), (3, 4, 3), (4, 4, 3), (8, 4, 6), (69, 4, 65)])
@@ -35,7 +28,7 @@ def test_some_slots_are_left_to_spark_jobs_of_plugins(slots, running, found):
 
 
 def test_a_launcher_of_a_spark_that_has_ended_starts_no_processes():
-    spark: Any = SimpleNamespace(master="local[8]", quiet=lambda _: None)
+    spark: Any = SimpleNamespace(master=SparkMaster.parse("local[8]"), quiet=lambda _: None)
     launcher = SparkLauncher(spark, ExecutorSettings(max_processes=3, running=3))
     assert launcher.max_processes == 6
     launcher.close()

@@ -4,31 +4,32 @@ TopicCreationGroup. Only names of keys are longer in messages: Java leaves out `
 
 from __future__ import annotations
 
+import pickle
 import re
 from typing import Any
 
 import pytest
 
+from spark_tasks.config.topic_groups import TopicGroups, TopicSettings
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.topic_creation import TopicCreation, TopicSettings, topic_creation
 
 DEFAULT = {"default.partitions": "3", "default.replication.factor": "1"}
 PLAIN = TopicSettings(3, 1)
 
 
-def _creation(settings: dict[str, str]) -> TopicCreation | None:
-    connector = {f"topic.creation.{key}": value for key, value in settings.items()}
-    return topic_creation({"name": "c", **connector}, {"bootstrap.servers": "localhost:1"})
+def _groups(settings: dict[str, str]) -> TopicGroups | None:
+    return TopicGroups.of({"name": "c", **{f"topic.creation.{key}": value for key, value in settings.items()}})
 
 
 def _settings(settings: dict[str, str], topic: str) -> TopicSettings:
-    creation = _creation(settings)
-    assert creation is not None
-    return creation.settings_of(topic)
+    groups = _groups(settings)
+    assert groups is not None
+    assert pickle.loads(pickle.dumps(groups)).settings_of(topic) == groups.settings_of(topic)
+    return groups.settings_of(topic)
 
 
 def test_without_settings_the_brokers_create_topics() -> None:
-    assert _creation({}) is None
+    assert _groups({}) is None
 
 
 @pytest.mark.parametrize(("settings", "topic", "expected"), [
@@ -72,7 +73,7 @@ def test_a_setting_that_is_null_is_not_set() -> None:
     nulls: Any = {"groups": None, "default.retention.ms": None}
     assert _settings({**DEFAULT, "g.include": "a", "g.partitions": "7", **nulls}, "a") == PLAIN
     with pytest.raises(ConfigError, match=r"Missing required .*default\.partitions"):
-        _creation({**DEFAULT, **dict[str, Any]({"default.partitions": None})})
+        _groups({**DEFAULT, **dict[str, Any]({"default.partitions": None})})
 
 
 @pytest.mark.parametrize(("settings", "message"), [
@@ -102,4 +103,4 @@ def test_a_setting_that_is_null_is_not_set() -> None:
 ])  # fmt: skip
 def test_wrong_settings_of_any_group_are_errors(settings: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match="^" + re.escape(message)):
-        _creation(settings)
+        _groups(settings)

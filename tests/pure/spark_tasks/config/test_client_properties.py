@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
+from spark_tasks.config.client_properties import WorkerClients, client_properties, same_brokers
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.client_properties import client_properties, of_worker, same_brokers
 
 WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "PLAINTEXT", "key.converter": "x"}
+CLIENTS = WorkerClients.of(WORKER)
 
 
 def test_overrides_precede_prefixed_and_plain_worker_properties() -> None:
     worker = {**WORKER, "consumer.isolation.level": "read_committed", "consumer.session.timeout.ms": "7000"}
-    found = client_properties(worker, {"consumer.override.session.timeout.ms": "9000", "topics": "t"}, "consumer")
+    connector = {"consumer.override.session.timeout.ms": "9000", "topics": "t"}
+    found = client_properties(WorkerClients.of(worker), connector, "consumer")
     assert found == {
         "bootstrap.servers": "a:9092", "security.protocol": "PLAINTEXT", "isolation.level": "read_committed",
         "session.timeout.ms": "9000",
@@ -23,15 +25,15 @@ def test_overrides_precede_prefixed_and_plain_worker_properties() -> None:
 
 def test_another_cluster_inherits_nothing() -> None:
     worker = {**WORKER, "producer.acks": "1"}
-    found = client_properties(worker, {"producer.override.bootstrap.servers": "b:1"}, "producer")
+    found = client_properties(WorkerClients.of(worker), {"producer.override.bootstrap.servers": "b:1"}, "producer")
     assert found == {"bootstrap.servers": "b:1"}
 
 
 def test_an_override_that_is_null_is_an_error_that_names_it() -> None:
     connector: Any = {"producer.override.bootstrap.servers": None}
     with pytest.raises(ConfigError, match=r"^Invalid value null for configuration producer\.override\.bootstrap\.serv"):
-        client_properties(WORKER, connector, "producer")
-    assert client_properties(WORKER, connector, "admin") == client_properties(WORKER, {}, "admin")
+        client_properties(CLIENTS, connector, "producer")
+    assert client_properties(CLIENTS, connector, "admin") == client_properties(CLIENTS, {}, "admin")
 
 
 @pytest.mark.parametrize(("policy", "allowed"), [
@@ -43,15 +45,15 @@ def test_a_policy_applies_to_connectors_that_are_older_or_were_written_to_the_to
     """Whichever client is created, for a task or for a request, as in Kafka Connect."""
     prefix = "connector.client.config.override."
     worker = {**WORKER, f"{prefix}policy": policy, f"{prefix}allowlist": "acks"}
-    for known in (worker, of_worker(worker)):
-        for key in ("acks", "sasl.jaas.config"):
-            connector = {f"admin.override.{key}": "x", "admin.override.": "alone, it overrides nothing"}
-            assert "acks" not in client_properties(known, connector, "producer")
-            if key in allowed:
-                assert client_properties(known, connector, "admin")[key] == "x"
-            else:
-                with pytest.raises(ConfigError, match=rf"^Client Config Overrides not allowed.*'{policy}'.*'{key}'"):
-                    client_properties(known, connector, "admin")
+    known = WorkerClients.of(worker)
+    for key in ("acks", "sasl.jaas.config"):
+        connector = {f"admin.override.{key}": "x", "admin.override.": "alone, it overrides nothing"}
+        assert "acks" not in client_properties(known, connector, "producer")
+        if key in allowed:
+            assert client_properties(known, connector, "admin")[key] == "x"
+        else:
+            with pytest.raises(ConfigError, match=rf"^Client Config Overrides not allowed.*'{policy}'.*'{key}'"):
+                client_properties(known, connector, "admin")
 
 
 @pytest.mark.parametrize(("other", "same"), [

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from dataclasses import dataclass, field
+from typing import Final, Literal, Self
 
-from spark_tasks.config.override_policy import OVERRIDES, policy_of
+from spark_tasks.config.override_policy import OverridePolicy
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.client_config import CONNECTION_NUMBERS
 
 Kind = Literal["producer", "consumer", "admin"]
 
+CONNECTION_NUMBERS: Final = (
+    "request.timeout.ms", "reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.ms",
+    "connections.max.idle.ms", "metadata.max.age.ms", "socket.connection.setup.timeout.ms",
+    "socket.connection.setup.timeout.max.ms",
+)  # fmt: skip
+"""The keys of connections that are numbers of milliseconds."""
 _OF_THE_WORKER: Final = frozenset({"bootstrap.servers", "client.dns.lookup", *CONNECTION_NUMBERS})
 _SECURITY: Final = ("security.", "ssl.", "sasl.")
-_PREFIXES: Final = ("producer.", "consumer.", "admin.", OVERRIDES)
+_PREFIXES: Final = ("producer.", "consumer.", "admin.")
 
 
-def of_worker(worker: Mapping[str, str]) -> dict[str, str]:
-    """Returns the worker's properties that apply to the clients of its connectors."""
-    return {k: v for k, v in worker.items() if k in _OF_THE_WORKER or k.startswith((*_SECURITY, *_PREFIXES))}
+@dataclass(frozen=True, slots=True)
+class WorkerClients:
+    """The worker's settings for the clients of its connectors. `properties`: in Kafka's names. `policy`: what a
+    connector may override.
+    """
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    policy: OverridePolicy = field(default_factory=OverridePolicy)
+
+    @classmethod
+    def of(cls, worker: Mapping[str, str]) -> Self:
+        """Parses the worker's properties. Raises ConfigError."""
+        own = {k: v for k, v in worker.items() if k in _OF_THE_WORKER or k.startswith((*_SECURITY, *_PREFIXES))}
+        return cls(own, OverridePolicy.of(worker))
 
 
-def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], kind: Kind) -> dict[str, str]:
+def client_properties(worker: WorkerClients, connector: Mapping[str, str], kind: Kind) -> dict[str, str]:
     """Returns the properties of one kind of client.
 
     The worker's connection and security settings come first; then `<kind>.*` of the worker, then `<kind>.override.*` of
@@ -30,9 +47,9 @@ def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], k
     nothing is inherited. Raises ConfigError for an override that is null, as in config records of other programs, and
     for one that the worker's policy does not allow: the policy may be newer than the connector.
     """
-    _check_allowed(worker, connector, f"{kind}.override.")
-    base = {k: v for k, v in worker.items() if k in _OF_THE_WORKER or k.startswith(_SECURITY)}
-    for settings, prefix in ((worker, f"{kind}."), (connector, f"{kind}.override.")):
+    _check_allowed(worker.policy, connector, f"{kind}.override.")
+    base = {k: v for k, v in worker.properties.items() if k in _OF_THE_WORKER or k.startswith(_SECURITY)}
+    for settings, prefix in ((worker.properties, f"{kind}."), (connector, f"{kind}.override.")):
         own = {k.removeprefix(prefix): v for k, v in settings.items() if k.startswith(prefix)}
         for key, value in own.items():
             if value is None:
@@ -46,12 +63,9 @@ def consumer_group(connector_name: str, properties: Mapping[str, str]) -> str:
     return properties.get("group.id") or f"connect-{connector_name}"
 
 
-def _check_allowed(worker: Mapping[str, str], connector: Mapping[str, str], prefix: str) -> None:
+def _check_allowed(policy: OverridePolicy, connector: Mapping[str, str], prefix: str) -> None:
     overridden = sorted(key.removeprefix(prefix) for key in connector if key.startswith(prefix) and key != prefix)
-    if not overridden:
-        return
-    policy = policy_of(worker)
-    if wrong := [why for key in overridden if (why := policy(key))]:
+    if wrong := [why for key in overridden if (why := policy.refusal(key))]:
         raise ConfigError(f"Client Config Overrides not allowed ({prefix}*): {' '.join(wrong)}")
 
 
