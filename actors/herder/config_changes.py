@@ -117,7 +117,7 @@ def _pause_ms(turn: Turn) -> int:
 def _apply_target_state(turn: Turn, connector: ConnectorName) -> None:
     target = turn.state.config.target_state(connector)
     if target is None:
-        turn.log("DEBUG", f"{connector}: ignoring a target state: the connector does not exist", connector)
+        turn.log("DEBUG", "Ignoring a target state: the connector does not exist", connector)
         return
     # A connector that resumes reports RUNNING, which leads to new task configs: so a configuration that arrived while
     # it was paused takes effect then.

@@ -147,8 +147,7 @@ class Watchdog:
         try:
             threading.Thread(target=self._report, args=(pace, lapse), name=name, daemon=True).start()
         except RuntimeError as error:
-            _logger.warning("%s makes no progress; reporting it at the next check: %s", pace.item, error,
-                            extra={"about": pace.item})
+            _logger.warning("No progress; reporting it at the next check: %s", error, extra={"about": pace.item})
             return
         pace.reports(lapse)
 
@@ -169,7 +168,7 @@ class Watchdog:
             what, stack = self._examine(pace, lapse)
         except Exception:
             # Whatever the error, the stall itself has to be reported.
-            _logger.exception("%s: could not find out where it hangs", pace.item, extra={"about": pace.item})
+            _logger.exception("Could not find out where it hangs", extra={"about": pace.item})
             what, stack = f"no progress for {lapse.seconds:.0f} s", ""
         text = presentable(f"{what} (task.progress.timeout.ms)\n{stack}")
         with self._lock:  # so that a stall is never reported after the recovery from it

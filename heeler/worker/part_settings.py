@@ -45,8 +45,8 @@ def restart_policy_of(worker: Mapping[str, Any]) -> Callable[[Config], RestartPo
         try:
             return RestartPolicy.of(worker, connector)
         except ConfigError as error:
-            _logger.warning("%s is not restarted automatically, because its settings for that are invalid: %s",
-                            connector.get("name"), error)
+            _logger.warning("Not restarted automatically, because its settings for that are invalid: %s", error,
+                            extra={"about": connector.get("name")})
             return RestartPolicy()
 
     return of
@@ -63,7 +63,8 @@ def progress_limit(worker: Mapping[str, Any]) -> Callable[[Config], float]:
         try:
             values = restart_policy.settings(worker, connector)
         except ConfigError as error:
-            _logger.warning("%s: the worker's task.progress.timeout.ms applies: %s", connector.get("name"), error)
+            _logger.warning("The worker's task.progress.timeout.ms applies: %s", error,
+                            extra={"about": connector.get("name")})
             values = restart_policy.settings(worker, {})
         return float(values[restart_policy.PROGRESS_TIMEOUT]) / 1000
 

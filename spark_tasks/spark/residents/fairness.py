@@ -37,6 +37,12 @@ def connector_of(task: str) -> str:
     return task.rpartition("-")[0] or task
 
 
+def subject_of(task: str) -> tuple[str, int] | str:
+    """`about` in the `extra` of a log line about a task: its connector and number, by its id."""
+    connector, _, number = task.rpartition("-")
+    return (connector, int(number)) if connector and number.isdecimal() else task
+
+
 class Running(Protocol):
     """A split that `take` has returned. `brief`: whether it counts as one of those that use the CPU briefly; `lingers`:
     whether it was found to hold its process for long.

@@ -21,7 +21,7 @@ from spark_tasks.process.process_state import cpu_use, handles, is_suspended, wh
 from spark_tasks.spark.executor import ExecutorTracebackError
 from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.binding import to_retire
-from spark_tasks.spark.residents.fairness import Use, connector_of
+from spark_tasks.spark.residents.fairness import Use, subject_of
 from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.pool import Pool
@@ -172,7 +172,7 @@ class Monitor:
         where, stack = self._where(resident)
         text = f"A split of {item.batch.task} has been running for {seconds:.0f} s. {where}"
         _logger.warning("%s", text, exc_info=ExecutorTracebackError(stack) if stack else None,
-                        extra={"about": connector_of(item.batch.task)})
+                        extra={"about": subject_of(item.batch.task)})
         self._hangs(item.batch.task, f"{text}\n{stack}" if stack else text)
 
     def where(self, batch: Future[list[Any]]) -> str | None:
@@ -245,7 +245,7 @@ class Monitor:
             seconds = self._looked - batch.submitted_at
             text = (f"A batch of {batch.task} has been waiting for an executor process for {seconds:.0f} s. {why}. "
                     f"Running for the longest time: {holders or 'nothing'}")
-            _logger.warning("%s", text, extra={"about": connector_of(batch.task)})
+            _logger.warning("%s", text, extra={"about": subject_of(batch.task)})
             self._hangs(batch.task, text)
 
 

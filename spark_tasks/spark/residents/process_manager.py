@@ -23,7 +23,7 @@ from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.binding import Choice, best_for
 from spark_tasks.spark.residents.endings import ending
-from spark_tasks.spark.residents.fairness import Demand, connector_of
+from spark_tasks.spark.residents.fairness import Demand, subject_of
 from spark_tasks.spark.residents.launch_queue import LaunchQueue
 from spark_tasks.spark.residents.launchers import Launchers
 from spark_tasks.spark.residents.listener import Line
@@ -325,7 +325,7 @@ class ProcessManager:
             self.residents.pop(resident.number, None)
         if not expected:
             _logger.warning("An executor process%s %s", f" that ran a split of {task}" if task else "", how,
-                            extra={"about": connector_of(task) if task else None})
+                            extra={"about": subject_of(task) if task else None})
             self._died()
         return pending
 

@@ -83,7 +83,7 @@ def test_the_stack_of_a_hanging_task_is_below_the_line(
     rig.tell(InstanceStalled(task, rig.states[-1].instances[task].epoch, what, 1000))
     rig.ask(HealthCheck()).get(timeout=WITHIN_S)
     [entries] = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert entries.getMessage().startswith(f"c-0: hangs with {MASK} [InstanceStalled#")
+    assert entries.getMessage().startswith(f"No progress: hangs with {MASK} [InstanceStalled#")
     assert vars(entries)["below"] == "in hang\nin run"
 
 
