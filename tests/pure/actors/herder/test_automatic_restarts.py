@@ -358,7 +358,8 @@ def reported_by_worker(world: World) -> list[str]:
 def test_each_restart_is_one_line_of_the_log() -> None:
     world = started()
     node, before = home(world, T), len(reported(world))
-    assert reported(world)[-2:] == ["c: Connector started", "c-0: Task started"]
+    assert reported(world)[-4:] == ["c: Connector created", "c: Connector started",
+                                    "c: Task configurations changed: 1 task", "c-0: Task started"]
 
     def lines() -> list[str]:
         nonlocal before
@@ -367,19 +368,21 @@ def test_each_restart_is_one_line_of_the_log() -> None:
         return sorted(new)
 
     world.ask("w0", RestartConnectorAndTasks(RestartRequest(C, False, True)))
-    assert lines() == ["c-0: Task restarted on request", "c: Connector restarted on request"]
+    asked = "c: Restart of the connector and its tasks requested"
+    assert lines() == ["c-0: Task restarted on request", "c: Connector restarted on request", asked]
     world.ask("w0", RestartTask(T))
     assert lines() == ["c-0: Task restarted on request"]
     put(world, v="1")
-    assert lines() == [f"{what} restarted with a new configuration" for what in ("c-0: Task", "c: Connector")]
+    assert lines() == ["c-0: Task restarted with a new configuration", "c: Connector reconfigured: v changed",
+                       "c: Connector restarted with a new configuration", "c: Task configurations changed: 1 task"]
     node.fail(T)
     assert lines() == ["c-0: Task restarted after a failure"]
     stall(world)
     assert lines() == ["c-0: Task restarted after a stall"]
     world.ask("w0", SetTargetState(C, TargetState.PAUSED))
-    assert lines() == ["c-0: Task paused", "c: Connector paused"]
+    assert lines() == ["c-0: Task paused", "c: Connector paused", "c: Pause requested"]
     world.ask("w0", RestartConnectorAndTasks(RestartRequest(C, False, True)))
-    assert lines() == ["c-0: Task restarted on request (PAUSED)", "c: Connector restarted on request (PAUSED)"]
+    assert lines() == ["c-0: Task restarted on request (PAUSED)", "c: Connector restarted on request (PAUSED)", asked]
 
 
 def test_a_task_that_moves_with_its_new_configuration_is_one_line_on_each_worker() -> None:
@@ -398,7 +401,7 @@ def test_a_task_that_moves_with_its_new_configuration_is_one_line_on_each_worker
     world.settle()
     world.check_at_rest()
     assert (home(world, T).name, home(world, second).name) == ("w0", "w1")
-    assert [line for line in reported_by_worker(world)[before:] if "Task" in line] == [
+    assert [line for line in reported_by_worker(world)[before:] if "c: " not in line] == [
         "w0: c-0: Task restarted with a new configuration", "w0: c-1: Task stopped", "w1: c-1: Task started"]
 
 
