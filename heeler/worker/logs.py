@@ -127,6 +127,11 @@ def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, 
     threading.excepthook = _log_uncaught
 
 
+def log_as_configured(settings: Mapping[str, str]) -> None:
+    """Logs in the format of the worker's settings, which have not been checked yet, at INFO."""
+    set_up_logging(form=settings.get("heeler.log.format", TEXT))
+
+
 def _no_retry_of_py4j(record: logging.LogRecord) -> bool:
     """Whether to log a line: not if it is Py4J's about a repeated command to Spark's JVM, for which it uses the root
     logger.

@@ -101,9 +101,9 @@ def test_what_concerns_no_connector_is_not_announced() -> None:
 
 
 def test_a_rebalance_for_configurations_names_connectors() -> None:
-    names = [ConnectorName(name) for name in "abcd"]
-    before = ClusterConfigState(connector_configs=dict.fromkeys(names[:3], {}), task_config_generations={names[2]: 1})
-    after = replace(before, connector_configs=dict.fromkeys(names[1:], {}), task_config_generations={names[2]: 2})
+    a, b, c, d = (ConnectorName(name) for name in "abcd")
+    before = ClusterConfigState(connector_configs={a: {}, b: {}, c: {}}, task_config_generations={c: 1})
+    after = replace(before, connector_configs={b: {}, c: {}, d: {}}, task_config_generations={c: 2})
     assert difference(before, after) == "created: d; deleted: a; other tasks: c"
     assert difference(after, after) == "configurations changed"
 
