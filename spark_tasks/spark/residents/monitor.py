@@ -136,9 +136,11 @@ class Monitor:
             if resident.item is None or self._looked - resident.suspended_at > SUSPENDED_S:
                 found.append(resident)
         for resident in found:
-            task = "an idle executor process" if resident.item is None else f"a process of {resident.item.batch.task}"
-            _logger.warning("Replacing %s, which is suspended (SIGSTOP)", task)
-        self._pool.processes.kill(found, "was suspended (SIGSTOP), and was ended")
+            task = ("an idle executor process" if resident.item is None
+                    else f"the executor process of {resident.item.batch.task}")
+            _logger.warning("Replacing %s, which is suspended (SIGSTOP)", task,
+                            extra={"about": None if resident.item is None else subject_of(resident.item.batch.task)})
+        self._pool.processes.kill(found, "was suspended (SIGSTOP) and has been killed")
 
     def _end_idle(self) -> None:
         """Ends those that nobody has used for long; and, if each is used now and then because each connector prefers
@@ -248,22 +250,21 @@ class Monitor:
             _logger.warning("%s", text, extra={"about": subject_of(batch.task)})
             self._hangs(batch.task, text)
 
-
     def _why_they_wait(self) -> str:
         """The caller holds the lock."""
         processes = self._pool.processes
         if processes.starting:
             return "Processes are being started"
         if processes.launchers.full and all(resident.bound_at for resident in processes.idle):
-            kept = ", or reserved for connectors" if processes.idle else ""
-            return f"All executor processes (heeler.executors.max) are busy{kept}"
+            reserved = " or reserved for other connectors" if processes.idle else ""
+            return f"All executor processes (heeler.executors.max) are busy{reserved}"
         if self._pool.queue.room_to_linger() <= 0:
-            return ("Connectors whose splits hold processes for long hold as many as they may: the last of "
-                    "heeler.executors.max are kept for others")
+            return ("Connectors with long splits already use all the processes that they may use; the remaining ones "
+                    "(heeler.executors.max) are reserved for others")
         if min(self._pool.room) <= 0:
-            return "heeler.executors.running.max splits are running already"
+            return "As many splits are running as may run at a time (heeler.executors.running.max)"
         if processes.idle:
-            return "The connector occupies its share of heeler.executors.max processes"
+            return "The connector already uses as many processes as one connector may use (of heeler.executors.max)"
         return "No process is idle"
 
 

@@ -237,7 +237,7 @@ class ProcessManager:
             try:
                 wire.send(line.work, payload, begun)
             except OSError:  # it ended while it was idle; a frame that was not sent completely is not run
-                if self._gone(resident, None, ending(line.pid, 0.0, "it was idle")):
+                if self._gone(resident, None, ending(line.pid, 0.0)):
                     self._returned(item)
                 break
             try:
@@ -324,12 +324,12 @@ class ProcessManager:
             expected, resident.removed, resident.item = resident.removed, True, None
             self.residents.pop(resident.number, None)
         if not expected:
-            _logger.warning("An executor process%s %s", f" that ran a split of {task}" if task else "", how,
-                            extra={"about": subject_of(task) if task else None})
+            _logger.warning("%s %s", "An idle executor process" if task is None else f"The executor process of {task}",
+                            how, extra={"about": None if task is None else subject_of(task)})
             self._died()
         return pending
 
-    def kill(self, residents: Iterable[Resident], why: str = "was ended by the worker") -> None:
+    def kill(self, residents: Iterable[Resident], why: str = "was killed by the worker") -> None:
         """Kills processes and the splits that they run. The caller holds the lock."""
         for resident in residents:
             resident.removed, resident.killed = True, resident.killed or why
@@ -354,8 +354,9 @@ class ProcessManager:
         """Finds idle processes that have ended. The caller holds the lock."""
         dead = [r for r in self.idle if r.line is not None and r.line.ended]
         if dead:
-            _logger.warning("Idle executor processes have ended unexpectedly: one %s",
-                            ", one ".join(ending(r.line.pid, 0.0, "it was idle") for r in dead if r.line is not None))
+            for resident in dead:
+                how = ending(resident.line.pid, 0.0) if resident.line is not None else "ended"
+                _logger.warning("An idle executor process %s", how)
             self.kill(dead)
             self._died()
 
