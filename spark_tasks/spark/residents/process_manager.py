@@ -139,7 +139,7 @@ class ProcessManager:
         for resident in choice.to_evict(waiting, time.monotonic()):
             self._log.log(_logger, logging.WARNING, "Ending an executor process reserved for connector %s, because "
                           "others wait and there may be no more. If this happens often, increase heeler.executors.max "
-                          "or Spark's slots", resident.connector)
+                          "or Spark's slots", resident.connector, about=resident.connector)
             self.end_idle(resident)
 
     def release(self, connector: str) -> None:
@@ -261,7 +261,8 @@ class ProcessManager:
             declined = bool(changes) and not result and resident.connector not in {"", item.connector}
             if resident.bind(resident.connector if declined else item.connector, changes):
                 self._log.log(_logger, logging.INFO, "An executor process is reserved for connector %s, because its "
-                              "plugins have changed this for the whole process: %s", resident.connector, changes)
+                              "plugins have changed this for the whole process: %s", resident.connector, changes,
+                              about=resident.connector)
             if declined:
                 self._decline(resident, item)
                 continue
@@ -279,7 +280,7 @@ class ProcessManager:
     def _replace(self, resident: Resident, item: Item) -> None:
         """The process has not begun the split, because of what another connector has left there."""
         self._log.log(_logger, logging.WARNING, "Replacing an executor process: a process, a timer, a busy thread or "
-                      "many threads that connector %s has left behind are still there", resident.connector)
+                      "many threads left behind by connector %s remain", resident.connector, about=resident.connector)
         with self._lock:
             pending, resident.item = resident.item is item, None
             if not resident.removed:
@@ -352,12 +353,11 @@ class ProcessManager:
 
     def find_dead(self) -> None:
         """Finds idle processes that have ended. The caller holds the lock."""
-        dead = [r for r in self.idle if r.line is not None and r.line.ended]
+        dead = [(r, r.line) for r in self.idle if r.line is not None and r.line.ended]
+        for _, line in dead:
+            _logger.warning("An idle executor process %s", ending(line.pid, 0.0))
         if dead:
-            for resident in dead:
-                how = ending(resident.line.pid, 0.0) if resident.line is not None else "ended"
-                _logger.warning("An idle executor process %s", how)
-            self.kill(dead)
+            self.kill([resident for resident, _ in dead])
             self._died()
 
     def cut_off(self) -> None:

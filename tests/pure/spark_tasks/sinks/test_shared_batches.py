@@ -375,8 +375,8 @@ def test_a_split_that_hangs_is_cut_off(
         assert isinstance(loan.outcome, RetriableError)
     [record] = [record for record in caplog.records if "Cancelling a split" in record.getMessage()]
     assert record.getMessage() == (
-        "Cancelling a split that 2 tasks share (c-0, c-1): it has run for more than 0.05 s. Each task repeats its records "
-        "in a split of its own")
+        "Cancelling a split that 2 tasks share (c-0, c-1): it has run for more than 0.05 s. Each task repeats its "
+        "records in a split of its own")
     below = "in write" if stack == "in write" else ""
     assert (vars(record)["about"], vars(record)["below"]) == ("c", below)
 
