@@ -66,9 +66,8 @@ class GroupDriver:
         """Answers a JoinPreparing, once: the join may begin, and `owned` is what this worker runs."""
         self._coordinator.post(self._answer, owned)
 
-    def rejoin(self, reason: str, caught_up: int | None = None) -> None:
+    def rejoin(self, caught_up: int | None = None) -> None:
         """Starts another rebalance, or one more after the rebalance in progress. `caught_up`: see RequestRejoin."""
-        _logger.info("Rejoining the group %s: %s", self._settings.group_id, reason)
         self._coordinator.post(self._rejoin, caught_up)
 
     def leave(self, reason: str) -> None:

@@ -49,8 +49,8 @@ class GroupMemberActor(pykka.ThreadingActor):
                 self._driver.join()
             case AllowJoin(owned):
                 self._driver.allow(owned)
-            case RequestRejoin(reason, caught_up):
-                self._driver.rejoin(reason, caught_up)
+            case RequestRejoin(caught_up=caught_up):
+                self._driver.rejoin(caught_up)
             case LeaveGroup(reason):
                 self._driver.leave(reason)
 

@@ -135,6 +135,16 @@ class Delegated:
     error: Exception | None
 
 
+def _log(effect: Log, cause: str) -> None:
+    """Logs a line of the core as its handler would: so each module has its level, and the line tells where to read."""
+    logger, level = logging.getLogger(effect.logger), logging.getLevelNamesMapping()[effect.level]
+    if logger.isEnabledFor(level):
+        # The lines below the first are a stack trace. Masked before the split: a secret may span several lines.
+        line, _, below = process_secrets().mask(effect.message).partition("\n")
+        logger.handle(logger.makeRecord(logger.name, level, "", effect.line, "%s [%s]", (line, cause), None,
+                                        extra={"about": effect.about, "below": below}))
+
+
 def _failed(effect: Effect, error: Exception) -> Delegated | Payload | None:
     """The outcome of an effect that could not be carried out, for example because no thread could be started; None if
     its outcome cannot be an error.
@@ -258,11 +268,8 @@ class HerderActor(pykka.ThreadingActor):
         match effect:
             case Reply():
                 self._reply(effect)
-            case Log(level, message, about):
-                # The lines below the first are a stack trace. Masked before the split: a secret may span several lines.
-                line, _, below = process_secrets().mask(message).partition("\n")
-                _logger.log(logging.getLevelNamesMapping()[level], "%s [%s]", line, cause,
-                            extra={"about": about, "below": below})
+            case Log():
+                _log(effect, cause)
             case SetTimer(key, at_ms):
                 self._ticker.set((self.actor_urn, key), at_ms, lambda: self._timer_fired(key))
             case CancelTimer(key):

@@ -40,7 +40,7 @@ def on_failed(turn: Turn, item: ItemId) -> None:
     if instance.permanent:
         before = turn.state.automatic_restarts.get(item, AutomaticRestarts(instance.epoch))
         _remember(turn, item, replace(before, epoch=instance.epoch, cause=cause, outlook="permanent"))
-        turn.log("ERROR", f"{item}: a restart cannot fix this, so it stays FAILED: {cause}", item)
+        turn.log("ERROR", f"A restart cannot fix this, so it stays FAILED: {cause}", item)
     else:
         _plan(turn, item, policy, Restart(item, instance.epoch, RestartCause.AFTER_FAILURE), cause)
 
@@ -52,7 +52,7 @@ def on_stalled(turn: Turn, event: InstanceStalled) -> None:
     over = failed and isinstance(event.item, ConnectorTaskId)  # a connector that has failed may hang in a later stop()
     if instance is None or instance.epoch != event.epoch or instance.stopping or over:
         return
-    turn.log("WARNING", f"{event.item}: {event.what}", event.item)
+    turn.log("WARNING", f"No progress: {event.what}", event.item)
     turn.set_instance(event.item, replace(instance, stalled=Stall(turn.now - event.for_ms, event.what[:MAX_STALL])))
     policy = policy_of(turn, event.item)
     restart = Restart(event.item, event.epoch, RestartCause.AFTER_STALL)
@@ -69,7 +69,7 @@ def on_recovered(turn: Turn, event: InstanceRecovered) -> None:
     instance, known = turn.state.instances.get(event.item), turn.state.automatic_restarts.get(event.item)
     if instance is None or instance.epoch != event.epoch or instance.stopping or instance.stalled is None:
         return
-    turn.log("INFO", f"{event.item}: makes progress again after a stall", event.item)
+    turn.log("INFO", "Makes progress again after a stall", event.item)
     turn.set_instance(event.item, replace(instance, stalled=None))
     planned = known is not None and known.epoch == event.epoch and known.next_ms is not None
     if known is not None and planned and instance.state is not State.FAILED:
@@ -85,7 +85,7 @@ def _plan(turn: Turn, item: ItemId, policy: RestartPolicy, request: Restart, cau
     _remember(turn, item, AutomaticRestarts(request.epoch, cause, next_ms, recent, before.count))
     turn.enqueue(None, request, next_ms - turn.now)
     # The restart comes first and the cause last, because the story truncates long lines.
-    turn.log("WARNING", f"{item}: restarting in {(next_ms - turn.now) / 1000:g} s, after {len(recent)} of at most "
+    turn.log("WARNING", f"Restarting in {(next_ms - turn.now) / 1000:g} s, after {len(recent)} of at most "
                         f"{policy.limit} restarts in {policy.period_ms / 1000:g} s (errors.restart.*): {cause}", item)
 
 

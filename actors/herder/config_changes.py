@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.herder import automatic_restarts, leadership, rebalance, restarts, task_configs, work
+from actors.herder import automatic_restarts, config_log, leadership, rebalance, restarts, task_configs, work
 from actors.herder.effects import SetLoggerLevel, Timer
 from actors.herder.events import TimerFired
 from actors.herder.instance import RestartCause
@@ -31,7 +31,8 @@ MIN_PAUSE_MS = 50
 
 def on_config_changed(turn: Turn, event: ConfigChanged) -> None:
     """Collects the changes. A new or removed connector and any new set of tasks need a rebalance."""
-    turn.state = replace(turn.state, store=event.snapshot)
+    before, turn.state = turn.state.store, replace(turn.state, store=event.snapshot)
+    config_log.announce(turn, before, event.changes)
     for change in event.changes:
         _collect(turn, change)
 
@@ -82,9 +83,7 @@ def process(turn: Turn) -> None:
     leadership.empty_stopped(turn)
     for connector in updates:
         remains = turn.state.config.contains(connector)
-        what = "updated, restarting" if remains else "removed, stopping"
-        # For an updated connector, its next start is logged.
-        turn.log("DEBUG" if remains else "INFO", f"{connector}: config {what} the connector", connector)
+        turn.log("DEBUG", "Restarting it with its new configuration" if remains else "Stopping it", connector)
         work.stop(turn, connector, restart=RestartCause.REPLACEMENT if remains else RestartCause.NONE)
     automatic_restarts.on_new_configs(turn, state.connector_updates)
     for connector in targets:
@@ -94,7 +93,7 @@ def process(turn: Turn) -> None:
         turn.state = replace(turn.state, needs_rebalance=None, task_updates=frozenset(),
                              reconfigured=turn.state.reconfigured | frozenset(former))
         work.release(turn, former)
-        rebalance.rejoin(turn, "connectors or task configs changed")
+        rebalance.rejoin(turn, config_log.difference(state.config, turn.state.config), level="DEBUG")
     elif not wants_rebalance:  # a task must not start with new configs while others run with the old ones
         restarts.process(turn)
 
@@ -117,7 +116,7 @@ def _pause_ms(turn: Turn) -> int:
 def _apply_target_state(turn: Turn, connector: ConnectorName) -> None:
     target = turn.state.config.target_state(connector)
     if target is None:
-        turn.log("DEBUG", f"{connector}: ignoring a target state: the connector does not exist", connector)
+        turn.log("DEBUG", "Ignoring a target state: the connector does not exist", connector)
         return
     # A connector that resumes reports RUNNING, which leads to new task configs: so a configuration that arrived while
     # it was paused takes effect then.

@@ -4,7 +4,7 @@ event (named in its docstring), never in an exception.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -178,11 +178,15 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Logs a line for the operator; `level` is a level name of the logging module. `about`: an instance."""
+    """Logs a line for the operator; `level` is a level name of the logging module. `about`: the connector or task that
+    the line is about. `logger`, `line`: the module and the line of the handler that logs it.
+    """
 
     level: str
     message: str
     about: ItemId | None = None
+    logger: str = field(default=__name__, compare=False, repr=False)
+    line: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

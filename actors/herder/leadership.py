@@ -16,7 +16,6 @@ from actors.herder.turn import Turn
 from actors.messages.commands import ClaimWritePrivileges, PutStatus
 from spark_tasks.backoff import doubled
 from storage.ids import ConnectorTaskId, ItemId, State, TargetState
-from storage.log.record import shown
 from storage.status.state import Status
 
 CLAIM_RETRY_MS = 250
@@ -38,7 +37,7 @@ def _fail_left_out(turn: Turn) -> None:
     membership = turn.state.membership
     for item, why in membership.left_out if membership is not None else ():
         if turn.state.config.contains(connector_of(item)):
-            turn.log("ERROR", f"{shown(item)}: {why}", item)
+            turn.log("ERROR", why, item)
             turn.status(item, State.FAILED, why)
 
 

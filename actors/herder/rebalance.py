@@ -6,11 +6,11 @@ The order of a cooperative rebalance: JoinPreparing -> [released work has stoppe
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
-from actors.assignment.protocol import Allocation, Protocol
+from actors.assignment.protocol import Allocation, Membership, Protocol
 from actors.herder import automatic_restarts, leadership, work
+from actors.herder.config_log import counted, named
 from actors.herder.continuations import JoinAgain, Released, ResolveAssignment
 from actors.herder.effects import Timer
 from actors.herder.events import Loaded, TimerFired
@@ -61,7 +61,7 @@ def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
 def on_joined(turn: Turn, event: Joined) -> None:
     """A rebalance is over. A leader acts as one at once, because requests that arrived meanwhile need it."""
     if turn.state.member is Absence.SUSPENDED:
-        turn.emit(RequestRejoin("this rebalance may have begun before the suspension"))
+        request(turn, "this rebalance may have begun before the suspension")
         return
     membership = event.membership
     assignment = membership.assignment
@@ -76,13 +76,9 @@ def on_joined(turn: Turn, event: Joined) -> None:
     elif turn.state.status_writes is StatusWrites.SUSPENDED:
         turn.state = replace(turn.state, status_writes=StatusWrites.CURRENT)
     next_rebalance = NextRebalance.OWED if assignment.revoked or outdated else NextRebalance.UNNEEDED
-    member = member_of(membership, turn.state.claim)
+    before, member = turn.state.membership, member_of(membership, turn.state.claim)
     turn.state = replace(turn.state, standing=Revoking(member, next_rebalance), allocation=allocation)
-    delay_s = assignment.delay_ms / 1000
-    delay = f"; the work of a lost worker is reassigned in {delay_s:.0f} s" if delay_s > 0 else ""
-    turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
-                     f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
-                     f"revoked {_sizes(assignment.revoked)}, now running {_sizes(allocation)}{delay}")
+    _log_joined(turn, before, membership)
     leadership.claim_privileges(turn)
     if new_here and not assignment.failed:  # a failed rebalance assigns nothing: others may run what this worker claims
         work.report_stopped(turn)
@@ -94,14 +90,26 @@ def on_joined(turn: Turn, event: Joined) -> None:
     resolve(turn)
 
 
-def _sizes(allocation: Allocation) -> str:
+def _log_joined(turn: Turn, before: Membership | None, membership: Membership) -> None:
+    """At DEBUG if nothing changed for this worker: others got or lost work, or it only confirms what has stopped."""
+    assignment = membership.assignment
+    same = before is not None and (before.is_leader, before.protocol) == (membership.is_leader, membership.protocol)
+    delay = f"; the work of a lost worker is reassigned in {assignment.delay_ms / 1000:.0f} s"
+    waits = delay if assignment.delay_ms > 0 else ""
+    changed = not same or assignment.assigned or assignment.revoked or waits or assignment.failed
+    moved = (f"assigned {_sizes(assignment.assigned, names=True)}, revoked {_sizes(assignment.revoked, names=True)}, "
+             f"now running {_sizes(turn.state.allocation)}")
+    turn.log("INFO" if changed else "DEBUG",
+             f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
+             f"as {'leader' if membership.is_leader else 'follower'}: {moved}{waits}")
+
+
+def _sizes(allocation: Allocation, *, names: bool = False) -> str:
     kinds = ((allocation.connectors, "connector"), (allocation.tasks, "task"))
-    return " and ".join(counted(things, name) for things, name in kinds if things) or "nothing"
-
-
-def counted(things: Collection[object], name: str) -> str:
-    """The number of things with its noun: 1 task, 2 tasks."""
-    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+    sizes = " and ".join(counted(things, name) for things, name in kinds if things)
+    if not sizes:
+        return "nothing"
+    return f"{sizes} ({named((*allocation.connectors, *allocation.tasks))})" if names else sizes
 
 
 def on_released(turn: Turn, _: Released, _error: Exception | None) -> None:
@@ -147,7 +155,8 @@ def resolve(turn: Turn) -> None:
             read_to_end(turn, standing, then_rejoin=False)
     elif state.config.offset > assignment.config_offset:
         # Work started from newer configs than those of other workers could run twice; the next rebalance covers them.
-        rejoin(turn, f"config offset {state.config.offset} is past the assignment's {assignment.config_offset}")
+        rejoin(turn, f"config offset {state.config.offset} is past the assignment's {assignment.config_offset}",
+               level="DEBUG")
     else:
         _start_work(turn, standing)
 
@@ -246,13 +255,19 @@ def on_readable_again(turn: Turn, _: JoinAgain, error: Exception | None) -> None
     turn.emit(JoinGroup())
 
 
-def rejoin(turn: Turn, reason: str, *, caught_up: int | None = None) -> None:
+def rejoin(turn: Turn, reason: str, *, caught_up: int | None = None, level: str = "INFO") -> None:
     """Requests another rebalance. Until it is over, no work is started and requests wait. `caught_up`: see
-    RequestRejoin.
+    RequestRejoin. `level` of the line about it: DEBUG if what led to it is in the log already.
     """
     standing = turn.state.standing
     turn.enter(Joining(standing.member, standing.gate if isinstance(standing, Joining) else Gate.OPEN))
     turn.stage("ensuring membership in the cluster")
+    request(turn, reason, caught_up, level)
+
+
+def request(turn: Turn, reason: str, caught_up: int | None = None, level: str = "INFO") -> None:
+    """Requests another rebalance, and does nothing else. For the parameters see `rejoin`."""
+    turn.log(level, f"Requesting a rebalance: {reason}")
     turn.emit(RequestRejoin(reason, caught_up))
 
 
@@ -282,7 +297,7 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     if delay > 0:
         turn.timer((Timer.SCHEDULED_REBALANCE, ""), turn.now + delay)
     if standing.next_rebalance is NextRebalance.OWED:
-        rejoin(turn, "work was released; the next rebalance assigns it")
+        rejoin(turn, "work was released; the next rebalance assigns it", level="DEBUG")
     elif state.is_leader:
         leadership.ensure_session_key(turn)
 

@@ -75,18 +75,17 @@ def process(turn: Turn) -> None:
 
 def _restart(turn: Turn, request: RestartRequest) -> None:
     if not turn.state.config.contains(request.connector):
-        turn.log("DEBUG", f"{request.connector}: ignoring a restart request: the connector does not exist",
-                 request.connector)
+        turn.log("DEBUG", "Ignoring a restart request: the connector does not exist", request.connector)
         return
     planned = plan(request, turn.statuses)
     if planned is None:
-        turn.log("DEBUG", f"{request.connector}: cannot restart: the connector has no status", request.connector)
+        turn.log("DEBUG", "Cannot restart: the connector has no status", request.connector)
         return
     tasks = turn.state.config.task_count(request.connector)
     for item in planned.items():
         stale = isinstance(item, ConnectorTaskId) and item.task >= tasks
         if item in turn.state.allocation and not stale:
-            turn.log("DEBUG", f"{item}: restarting (includeTasks={request.include_tasks}, "
+            turn.log("DEBUG", f"Restarting (includeTasks={request.include_tasks}, "
                               f"onlyFailed={request.only_failed})", item)
             work.stop(turn, item, restart=RestartCause.RESTART)
 
@@ -94,8 +93,7 @@ def _restart(turn: Turn, request: RestartRequest) -> None:
 def restart_automatically(turn: Turn, request: Restart) -> None:
     """Restarts automatically what has failed or stalled (errors.restart.*)."""
     if automatic_restarts.begin(turn, request):
-        turn.log("DEBUG", f"{request.item}: restarting after a {request.cause.value} (errors.restart.policy)",
-                 request.item)
+        turn.log("DEBUG", f"Restarting after a {request.cause.value} (errors.restart.policy)", request.item)
         work.stop(turn, request.item, restart=request.cause)
 
 

@@ -57,8 +57,8 @@ def describe(value: object) -> str:
             some = [describe(each) for each in islice(value, SHOWN)]
             text = f"[{', '.join(some)}{f', … {len(value)} in all' if len(value) > SHOWN else ''}]"
         case _ if is_dataclass(value) and not isinstance(value, type):
-            inner = ", ".join(f"{field.name}={describe(getattr(value, field.name))}" for field in fields(value))
-            text = f"{type(value).__name__}({inner})"
+            shown = (field.name for field in fields(value) if field.repr)
+            text = f"{type(value).__name__}({', '.join(f'{name}={describe(getattr(value, name))}' for name in shown)})"
         case _:
             text = f"<{type(value).__name__}>"
     return text

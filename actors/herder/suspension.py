@@ -12,7 +12,7 @@ from actors.herder.effects import Timer
 from actors.herder.events import Suspended, TimerFired
 from actors.herder.standing import Absence, Gate, Joining, StatusWrites
 from actors.herder.turn import Turn
-from actors.messages.commands import ReadStatuses, RequestRejoin
+from actors.messages.commands import ReadStatuses
 from actors.messages.events import CoordinatorLost
 
 
@@ -37,7 +37,7 @@ def while_member(turn: Turn, event: Suspended) -> None:
     rebalance.on_coordinator_lost(turn, CoordinatorLost(f"this process was suspended for {event.for_ms} ms"))
     standing = turn.state.standing
     turn.enter(Joining(Absence.SUSPENDED, standing.gate if isinstance(standing, Joining) else Gate.OPEN))
-    turn.emit(RequestRejoin("this process was suspended"))
+    rebalance.request(turn, "this process was suspended", level="DEBUG")  # logged as a lost coordinator
 
 
 def catch_up_with_statuses(turn: Turn) -> None:

@@ -39,13 +39,12 @@ def reconfigure(turn: Turn, request: Reconfigure) -> None:
     target = turn.state.config.target_state(request.connector)
     runs = target is TargetState.STARTED and instance is not None and instance.state is State.RUNNING
     if instance is None or instance.stopping or not runs:
-        text = f"{request.connector}: not reconfigured: the connector does not run on this worker"
-        turn.log("DEBUG", text, request.connector)
+        turn.log("DEBUG", "Not reconfigured: the connector does not run on this worker", request.connector)
         return
     asked = (then for then in turn.state.ops.values() if isinstance(then, GeneratedTasks))
     if sum(then.reconfigure.connector == request.connector for then in asked) > 1:
-        text = f"{request.connector}: not asked for task configs: it has not yet begun to answer an earlier request"
-        turn.log("DEBUG", text, request.connector)
+        turn.log("DEBUG", "Not asked for task configs: it has not yet begun to answer an earlier request",
+                 request.connector)
         return
     op = turn.op(GeneratedTasks(request))
     turn.emit(AskTaskConfigs(request.connector, instance.epoch, op))
@@ -62,7 +61,7 @@ def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
         return
     turn.set_instance(event.connector, replace(instance, generated=event.configs))
     if not changed(turn, event.connector, event.configs):
-        turn.log("DEBUG", f"{event.connector}: task configs are unchanged", event.connector)
+        turn.log("DEBUG", "Task configs are unchanged", event.connector)
         return
     if turn.state.is_leader:
         # Queued like any request: if it ran between the two writes of a stop, the tasks would come back.
@@ -132,6 +131,6 @@ def retry(turn: Turn, request: Reconfigure, error: Exception) -> None:
     """Asks the connector again after a delay that doubles with each failure."""
     delay = doubled(BACKOFF_FIRST_MS, request.attempt, BACKOFF_LAST_MS)
     rotating = getattr(error, "status", None) == 403 and turn.now - request.first_ms < KEY_ROTATION_MS
-    text = f"{request.connector}: failed to reconfigure the tasks, trying again in {delay} ms: {error}"
+    text = f"Failed to reconfigure the tasks, trying again in {delay} ms: {error}"
     turn.log("DEBUG" if rotating else "ERROR", text, request.connector)
     turn.enqueue(None, replace(request, attempt=request.attempt + 1), delay)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from bisect import insort
 from collections.abc import Callable
@@ -82,8 +83,9 @@ class Turn:
         self.effects.extend(effects)
 
     def log(self, level: str, message: str, about: ItemId | None = None) -> None:
-        """Logs a line for the operator."""
-        self.effects.append(Log(level, message, about))
+        """Logs a line for the operator, with the logger of the module that calls this."""
+        caller = sys._getframe(1)  # noqa: SLF001 - as the logging module does
+        self.effects.append(Log(level, message, about, caller.f_globals["__name__"], caller.f_lineno))
 
     def attempt(self, do: Callable[[], None]) -> Exception | None:
         """Does one part of the step. If it raises, its changes are undone, and the error is logged and returned."""

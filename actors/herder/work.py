@@ -98,7 +98,7 @@ def tell_moved(turn: Turn) -> None:
     """
     for task in sorted(turn.state.reconfigured):
         if task not in turn.state.instances:
-            turn.log("INFO", f"{task}: task stopped", task)
+            turn.log("INFO", "Task stopped", task)
     turn.state = replace(turn.state, reconfigured=frozenset())
 
 
@@ -146,14 +146,14 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     item: ItemId = report.task if isinstance(report, TaskStateReported) else report.connector
     instance = turn.state.instances.get(item)
     if instance is None or instance.epoch != report.epoch:
-        turn.log("DEBUG", f"{item}: ignored the state {report.state.value} of an earlier instance", item)
+        turn.log("DEBUG", f"Ignored the state {report.state.value} of an earlier instance", item)
         return
     kind = "task" if is_task(item) else "connector"
     if report.stopped_for_good:
         if instance.state is not State.STOPPED:  # which was logged already
             # Then its start is logged, as a restart.
             continues = _continues(turn, item, instance.stopping or Stopping()) or item in turn.state.reconfigured
-            turn.log("DEBUG" if continues else "INFO", f"{item}: {kind} stopped", item)
+            turn.log("DEBUG" if continues else "INFO", f"{kind.capitalize()} stopped", item)
         _gone(turn, item)
         return
     if instance.stopping and report.state is not State.FAILED:
@@ -171,7 +171,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     for request_id in () if instance.stopping else instance.waiting:
         turn.reply(request_id, error=ConnectError(f"Failed to start {kind}: {item}") if failed else None)
     if became := _became(instance, report.state):
-        turn.log("INFO", f"{item}: {kind} {became}", item)
+        turn.log("INFO", f"{kind.capitalize()} {became}", item)
     if report.state is State.RUNNING and not isinstance(item, ConnectorTaskId):
         turn.enqueue(None, Reconfigure(item, 0, turn.now))
 

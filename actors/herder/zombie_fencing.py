@@ -89,7 +89,7 @@ def on_read(turn: Turn, then: FencingRead, error: Exception | None) -> None:
     if former is None or (former == 1 and count == 1):
         _record(turn, name, fencing)  # no producer to fence, or only the one that the starting task fences itself
         return
-    turn.log("DEBUG", f"{name}: fencing the producers of {former} former tasks", name)
+    turn.log("DEBUG", f"Fencing the producers of {former} former tasks", name)
     turn.state = replace(turn.state, fencings={**turn.state.fencings, name: fencing})
     ids = tuple(transactional_id(turn.state.settings.group_id, name, n) for n in range(former))
     turn.emit(FenceProducers(turn.op(Fenced(name)), name, turn.state.config.connector_configs[name], ids))

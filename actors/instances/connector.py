@@ -93,7 +93,8 @@ class _Context(ConnectorContext):
         try:
             self._actor.tell(_Failed(error))
         except pykka.ActorDeadError:
-            _logger.info("%s: a connector instance that was stopped earlier reports an error: %s", self._name, error)
+            _logger.info("An instance that was stopped earlier reports an error: %s", error,
+                         extra={"about": self._name})
 
     @override
     def offsets(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
@@ -167,8 +168,8 @@ class _Made:
             self._log(error)
 
     def _log(self, error: Exception) -> None:
-        _logger.error("%s: abandon() of the connector failed; what hangs in it may keep its thread and resources",
-                      self.pace.item, exc_info=error, extra={"about": self.pace.item})
+        _logger.error("abandon() of the connector failed; what hangs in it may keep its thread and resources",
+                      exc_info=error, extra={"about": self.pace.item})
 
 
 class ConnectorActor(PooledActor):

@@ -102,7 +102,8 @@ class Scaler:
                     threading.Thread(target=self._examine, args=(watched,), name=name, daemon=True).start()
                 except RuntimeError:
                     watched.measuring = False
-                    _logger.exception("%s: no thread could be started to measure the lag", watched.connector)
+                    _logger.exception("No thread could be started to measure the lag",
+                                      extra={"about": watched.connector})
 
     def figures(self) -> Mapping[ConnectorName, Scaled]:
         """Tasks and lag of each connector."""
@@ -117,8 +118,8 @@ class Scaler:
         try:
             lag, partitions = self._measure(watched.connector, watched.config)
         except Exception as error:  # noqa: BLE001 - whatever a client raises, the measurement is repeated later
-            _logger.warning("%s: could not measure the lag, so the number of tasks stays unchanged: %s",
-                            watched.connector, error, extra={"about": watched.connector})
+            _logger.warning("Could not measure the lag, so the number of tasks stays unchanged: %s", error,
+                            extra={"about": watched.connector})
             watched.lag = None
             watched.scale = scaling.unknown(watched.scale)
         else:
@@ -131,8 +132,8 @@ class Scaler:
         watched.lag = lag
         watched.scale = scaling.advance(watched.scale, watched.bounds, lag, partitions, int(self._clock() * 1000))
         if watched.tasks != before and not watched.ended:
-            text = (f"changing from {before} to {watched.tasks} tasks: the lag is {lag} records in {partitions} "
+            text = (f"Changing from {before} to {watched.tasks} tasks: the lag is {lag} records in {partitions} "
                     "partitions (tasks.auto)")
-            _logger.info("%s: %s", watched.connector, text, extra={"about": watched.connector})
+            _logger.info("%s", text, extra={"about": watched.connector})
             self._tell(Remark(watched.connector, text, SOURCE))
             self._tell(TaskReconfigurationRequested(watched.connector, watched.epoch))

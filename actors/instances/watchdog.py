@@ -183,8 +183,7 @@ class Watchdog:
         try:
             threading.Thread(target=self._report, args=(pace, lapse), name=name, daemon=True).start()
         except RuntimeError as error:
-            _logger.warning("%s makes no progress; reporting it at the next check: %s", pace.item, error,
-                            extra={"about": pace.item})
+            _logger.warning("No progress; reporting it at the next check: %s", error, extra={"about": pace.item})
             return
         pace.reports(lapse)
 
@@ -211,7 +210,7 @@ class Watchdog:
             found = self._examine(pace, lapse)
         except Exception:
             # Whatever the error, the stall itself has to be reported.
-            _logger.exception("%s: could not find out where it hangs", pace.item, extra={"about": pace.item})
+            _logger.exception("Could not find out where it hangs", extra={"about": pace.item})
             found = _Found(f"no progress for {lapse.seconds:.0f} s", "")
         if found is None:
             return
@@ -228,7 +227,7 @@ class Watchdog:
             if pace.waited:
                 return
             pace.waited = True
-        _logger.info("%s: %s\nA plugin may do that while there is no data. This is logged once.", pace.item, text,
+        _logger.info("%s\nA plugin may do that while there is no data. This is logged once.", text,
                      extra={"about": pace.item})
 
     def _examine(self, pace: Pace, lapse: Lapse) -> _Found | None:

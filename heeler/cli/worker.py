@@ -34,12 +34,14 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
     if fork_parent():  # while this process has no threads, and has not read its file
         raise ExecutorsParent(serve)
     from heeler.worker.config import load_worker_config
-    from heeler.worker.logs import set_up_logging
+    from heeler.worker.failed_start import failures_logged
+    from heeler.worker.logs import log_as_configured, set_up_logging
     from heeler.worker.masked_output import mask_output
 
-    with errors_without_trace():
+    with errors_without_trace(), failures_logged():
         set_up_logging()
-        config = load_worker_config(file, overrides, os.environ)
+        # Their format is that of the first lines, too: of warnings about settings, or why the worker cannot start.
+        config = load_worker_config(file, overrides, os.environ, given=log_as_configured)
         set_up_logging(config["heeler.log.level"], config.log_levels,
                        form=config["heeler.log.format"])
         if not config.starts_executors:

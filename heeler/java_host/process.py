@@ -147,10 +147,8 @@ class HostProcess:
 
 
 def about_of(found: re.Match[str] | None) -> dict[str, Any]:
-    """The `extra` of a log record for a line that names its connector or task; see ConnectFormatter."""
+    """The `extra` of a log record for a line that names its connector or task."""
     if found is None:
         return {}
     name = ConnectorName(found[2])
-    if not found[1]:
-        return {"about": name, "connect_context": f"[{name}|worker] "}
-    return {"about": ConnectorTaskId(name, int(found[1])), "connect_context": f"[{name}|task-{found[1]}] "}
+    return {"about": ConnectorTaskId(name, int(found[1])) if found[1] else name}

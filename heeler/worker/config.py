@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -153,10 +153,11 @@ class WorkerConfig:
 
 def load_worker_config(
     file: Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None,
-    needed: Collection[str] | None = None,
+    needed: Collection[str] | None = None, *, given: Callable[[Mapping[str, str]], object] = lambda _: None,
 ) -> WorkerConfig:
     """Reads a Java .properties file. `CONNECT_…` variables in `environ` override it, and `overrides` (KEY=VALUE)
-    override both. `needed`: see WorkerConfig.of. Raises ConfigError.
+    override both. `needed`: see WorkerConfig.of. Calls `given` with the settings before they are checked. Raises
+    ConfigError.
     """
     import javaproperties  # noqa: PLC0415 - only here
 
@@ -171,6 +172,7 @@ def load_worker_config(
         if not equals or not key.strip():
             raise ConfigError(f"Invalid override {override}: must be KEY=VALUE")
         props[key.strip()] = value
+    given(props)
     try:
         return WorkerConfig.of(props, needed)
     except ConfigError as error:

@@ -1,5 +1,6 @@
-"""Shows which native code holds Python's interpreter, so that nothing else in the worker runs: no REST request, no
-heartbeat, no log line, no handler of a signal. A plugin's regular expression that backtracks without end is an example.
+"""Shows which native code holds the global interpreter lock (GIL), so that nothing else in the worker runs: no REST
+request, no heartbeat, no log line, no signal handler. A plugin's regular expression that backtracks without end is an
+example.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ _ALONE, _ALL = signal.SIGVTALRM, signal.SIGPROF  # of the timers below
 
 
 class HeldInterpreter:
-    """While it is entered, writes stacks to the process's standard output when the interpreter has been held for
-    `limit_s`, and again and again: first that of the thread which holds it, where the kernel has it handle the signal
-    (Linux since 6.4), then those of up to a hundred threads. Two timers of the kernel do that, whose signals have
-    handlers in native code. They count CPU time: a worker that was suspended, or gets no CPU, writes nothing.
+    """While it is entered, writes stacks to the process's standard output when the GIL has been held for `limit_s`,
+    and again after each further `limit_s`: first the stack of the thread that holds it, if the kernel delivers the
+    signal to that thread (Linux since 6.4), then those of up to a hundred threads. Two timers of the kernel do that,
+    whose signals have native handlers. They count CPU time: a worker that is suspended or gets no CPU writes nothing.
 
     SIGQUIT writes the stacks of all threads at any time, as in a JVM.
     """
@@ -43,8 +44,9 @@ class HeldInterpreter:
         before, self._cpu_s = self._cpu_s, time.process_time()
         if self._cpu_s - before > self._limit_s:
             _logger.warning(
-                "The worker stood still for %.0f s: native code, probably of a plugin, held Python's interpreter. The "
-                "stacks above show where; the first one is usually that of this code", self._cpu_s - before)
+                "The worker stood still for %.0f s: native code, probably of a plugin, held Python's global "
+                "interpreter lock (GIL). The stacks above show where; the first one is usually that of this code",
+                self._cpu_s - before)
 
     def __exit__(self, *_: object) -> None:
         for timer, name in ((signal.ITIMER_VIRTUAL, _ALONE), (signal.ITIMER_PROF, _ALL)):

@@ -19,10 +19,10 @@ from spark_tasks.errors import ConfigError, shortened
 from spark_tasks.kafka import log_filters
 from spark_tasks.process.log_levels import LEVELS, TRACE, level_name, level_number
 from spark_tasks.process.log_lines import JSON, MAX_TEXT, TEXT, LineFormatter, text_below
-from storage.ids import ConnectorTaskId
 
 QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
 """Libraries whose INFO lines do not concern connectors: they log at WARN, unless the configuration sets a level."""
+_MAX_NAME = 1000
 _context: ContextVar[tuple[str, int | None]] = ContextVar("connector_context", default=("", None))
 
 
@@ -37,18 +37,22 @@ def log_context(connector: str, task: int | None = None) -> Iterator[None]:
 
 
 def subject(record: logging.LogRecord) -> tuple[str, int | None]:
-    """The connector and task that a line is about: `about` in the record's `extra`, else the thread's context. A plugin
-    may use the same word for something else.
+    """The connector and task that a line is about: `about` in the record's `extra` (a connector's name, or a task's
+    name of its connector and number), else the thread's context. A plugin may use the same word for something else.
     """
-    about: object = getattr(record, "about", None)
-    if isinstance(about, ConnectorTaskId):
-        return about.connector, about.task
-    return (about, None) if isinstance(about, str) else _context.get()
+    match getattr(record, "about", None):
+        case (str(connector), int(task)):
+            return connector, task
+        case str(connector):
+            return connector, None
+        case _:
+            return _context.get()
 
 
-def _prefix() -> str:
-    connector, task = _context.get()
-    return f"[{connector}|{'worker' if task is None else f'task-{task}'}] " if connector else ""
+def _prefix(record: logging.LogRecord) -> str:
+    connector, task = subject(record)
+    name = shortened(connector, _MAX_NAME)
+    return f"[{name}|{'worker' if task is None else f'task-{task}'}] " if connector else ""
 
 
 class ConnectFormatter(LineFormatter):
@@ -59,10 +63,9 @@ class ConnectFormatter(LineFormatter):
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        """The line, with the record's own context (`extra`) or the thread's."""
+        """The line, with the connector and task that it is about."""
         record.connect_level = level_name(record.levelno)
-        if not hasattr(record, "connect_context"):
-            record.connect_context = _prefix()
+        record.connect_context = _prefix(record)
         return super().format(record)
 
 
@@ -122,6 +125,11 @@ def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, 
         logging.getLogger(name).setLevel(number)
     logging.captureWarnings(capture=True)
     threading.excepthook = _log_uncaught
+
+
+def log_as_configured(settings: Mapping[str, str]) -> None:
+    """Logs in the format of the worker's settings, which have not been checked yet, at INFO."""
+    set_up_logging(form=settings.get("heeler.log.format", TEXT))
 
 
 def _no_retry_of_py4j(record: logging.LogRecord) -> bool:

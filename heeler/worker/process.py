@@ -59,6 +59,7 @@ from actors.ticker import Ticker
 from heeler.worker.config import WorkerConfig
 from heeler.worker.data_plane import DataPlane, TaskRunners
 from heeler.worker.delegation import Delegation
+from heeler.worker.failed_start import log_failure
 from heeler.worker.held_interpreter import HeldInterpreter
 from heeler.worker.kafka_parts import KafkaParts
 from heeler.worker.logs import log_context
@@ -108,12 +109,12 @@ def run_worker(config: WorkerConfig, signalled: threading.Event) -> int:
             with HeldInterpreter() as held:
                 worker.herder_watch.wait_for_stop(worker.halting, held.beat)
             worker.wait_halted()
-    except StoppedError:
-        _logger.debug("The worker was stopped before it had finished starting")  # by a signal, or because a part died
+    except StoppedError:  # by a signal, or because a part died
+        _logger.info("heeler worker stopped before it had started")
     except ConnectError as error:
         if isinstance(error, ConfigError):
             raise
-        _logger.error("The worker cannot run: %s", error)  # noqa: TRY400 - a stack trace would not add anything
+        log_failure(error)
         return 1
     finally:
         worker.close()
@@ -135,6 +136,7 @@ class Worker:
         self.config = config
         self.halting = threading.Event()
         self.failed = False
+        self._started = False
         self._halted = threading.Event()
         self._cleanup = ExitStack()
         self._ticker = Ticker()
@@ -184,7 +186,9 @@ class Worker:
         self.view.kafka_cluster_id = parts.cluster_id
         self._tell_herder(Loaded(self._configs.config))
         self.metrics.engine, self.metrics.queues = data_plane.figures, self._queues
-        _logger.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
+        self._started = True
+        _logger.info("heeler worker %s of group %s started: version %s, Kafka cluster %s at %s", self.rest.worker_id,
+                     self.config.group_id, self.view.heeler_version, parts.cluster_id, self.config.bootstrap_servers)
 
     def halt(self, reason: str) -> None:
         """Begins an orderly stop. Any thread, any number of times."""
@@ -211,7 +215,8 @@ class Worker:
     def close(self) -> None:
         """Stops all parts, in the reverse order of their start."""
         self._cleanup.close()
-        _logger.info("heeler worker stopped")
+        if self._started:
+            _logger.info("heeler worker stopped")
 
     def fail(self, reason: str) -> None:
         """A part that the worker cannot run without has died."""

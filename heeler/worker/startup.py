@@ -103,10 +103,11 @@ class HerderWatch:
         return counted
 
     def wait_for_stop(self, stop: threading.Event, beat: Callable[[], None] = lambda: None) -> None:
-        """Returns when `stop` is set; reports if the herder is silent for too long. Calls `beat` all the time. Does not
-        use the event's `wait`:
-        the system may deliver a signal to any thread, and usually does so after the process was suspended, but Python
-        runs the handler in the main thread, which such a signal would not wake.
+        """Returns when `stop` is set; reports if the herder is silent for too long. Calls `beat` often.
+
+        It polls, in place of the event's `wait`, so that signals are handled at once: the system may deliver a signal
+        to any thread, and usually does so after the process was suspended. Python runs the handler in the main thread,
+        which such a signal does not wake.
         """
         before, silent = self._count, 0.0  # counted in polls, not by the clock, because the process may be suspended
         while not stop.is_set():

@@ -41,8 +41,8 @@ class Supervision:
         """The restart policy of a connector; with invalid settings, it is not restarted."""
         parsed = self._of(connector)
         if parsed.error is not None:
-            _logger.warning("%s is not restarted automatically, because its settings for that are invalid: %s",
-                            connector.get("name"), parsed.error)
+            _logger.warning("Not restarted automatically, because its settings for that are invalid: %s", parsed.error,
+                            extra={"about": connector.get("name")})
         return parsed.restarts
 
     def progress_s(self, connector: Config) -> float:
@@ -51,8 +51,8 @@ class Supervision:
         """
         parsed = self._of(connector)
         if parsed.error is not None and PROGRESS_TIMEOUT in connector:
-            _logger.warning("%s: the worker's task.progress.timeout.ms applies: %s", connector.get("name"),
-                            parsed.error)
+            _logger.warning("The worker's task.progress.timeout.ms applies: %s", parsed.error,
+                            extra={"about": connector.get("name")})
         return parsed.progress_s
 
     def _of(self, connector: Config) -> _Parsed:

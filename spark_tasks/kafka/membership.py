@@ -1,7 +1,7 @@
 """A sink task's membership of its consumer group: its assignment, committed offsets and fenced commits. No fetching.
 
-The only module that uses kafka-python's consumer coordinator. All sink tasks of a worker share one IO thread. Between
-rebalances a member costs only a heartbeat every few seconds: the coordinator wakes the task, which does not poll.
+All sink tasks of a worker share one IO thread. Between rebalances a member costs only a heartbeat every few seconds:
+the coordinator wakes the task, which does not poll.
 """
 
 from __future__ import annotations

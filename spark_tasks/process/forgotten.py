@@ -1,9 +1,9 @@
 """Waits for children that nobody else waits for.
 
 An executor process adopts the daemons that a plugin starts (reaper.py), and so has to wait for them when they have
-ended, or the system would have no process id left after some thousands. It cannot tell them from processes that the
-plugin has started itself and whose exit code it may still ask for. So a number of the latter remain, as far as time
-tells them apart.
+ended: each would stay a zombie, and after some thousands the system would have no process id left. It cannot tell them
+from children that the plugin has started itself, whose exit code the plugin may still ask for. So it waits for children
+only when MANY have ended, and only for those that ended at least LOOK_S ago.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class ForgottenChildren:
         self._looked = 0.0
 
     def reap(self) -> None:
-        """Waits for those that had ended at the last look, LOOK_S ago at least, if there are MANY now. To be called
-        often: it takes a microsecond if none has ended.
+        """If MANY children have ended, waits for those that had ended at the last look, at least LOOK_S ago. To be
+        called often: it takes a microsecond if none has ended.
         """
         try:
             if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:

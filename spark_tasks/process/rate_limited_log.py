@@ -36,9 +36,12 @@ class RateLimitedLog:
             self._counts[kind] += 1
             return 0 if self._counts[kind] <= self._max_lines else None
 
-    def log(self, logger: logging.Logger, level: int, text: str, *args: object) -> None:
-        """Logs a line unless it is suppressed. Its kind is `text` without the arguments."""
+    def log(self, logger: logging.Logger, level: int, text: str, *args: object, about: object = None) -> None:
+        """Logs a line unless it is suppressed. Its kind is `text` without the arguments. `about`: its connector or task
+        (`subject` in heeler/worker/logs.py).
+        """
         suppressed = self.suppressed(text)
         if suppressed is not None:
             more = f" ({suppressed} similar lines were suppressed)" if suppressed else ""
-            logger.log(level, f"{text}{more}", *args, stacklevel=2)  # noqa: G004 - a constant and a number
+            logger.log(level, f"{text}{more}", *args, stacklevel=2,  # noqa: G004 - a constant and a number
+                       extra={"about": about})

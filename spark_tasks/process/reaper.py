@@ -1,9 +1,9 @@
 """The parent of executor processes: forks them, and kills the processes that each of them leaves behind when it ends.
 
-A plugin may start processes, in sessions of their own or as daemons, and its executor process may end without a chance
-to end them: a crash, os._exit, the kernel when memory is full, kill -9. So every process that is forked here adopts the
-orphans among its descendants (PR_SET_CHILD_SUBREAPER), and this one does, too: when an executor process ends, all that
-it had arrives here as children that were not forked here, and nothing arrives earlier. ADR 0053.
+A plugin may start processes, in sessions of their own or as daemons. Its executor process may end without a chance to
+end them: by a crash, os._exit, the OOM killer or kill -9. So every process that is forked here adopts the orphans among
+its descendants (PR_SET_CHILD_SUBREAPER), and this process does, too. When an executor process ends, its descendants
+become children of this process, and not before: so each child that was not forked here is to be killed. ADR 0053.
 """
 
 from __future__ import annotations

@@ -24,22 +24,26 @@ _VARYING: Final = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\d+")  
 
 
 class Blame:
-    """The records of a partition that a writer has refused one after the other, while it has accepted none. If they are
-    many, and all have the same error, which does not change with them, then the cause is not in the records: it is an
-    outage that is_outage does not recognize, a table that does not exist, or a mistake in the writer. Then none of
-    a batch is skipped. Batches may be small, so the records of several in succession count.
+    """The records of a partition that a writer has refused one after the other, while it has accepted none.
 
-    An error changes with the record if it has a value of it that the error of the record before has not. That both have
-    the value proves nothing: `relation "orders" does not exist` is no fault of records with the text `orders`. Small
-    numbers are in many messages by chance, so they prove something only as long as all errors that change follow them.
+    The rule: if ten records in succession are refused with the same error, and the error does not change with the
+    record, the records are not at fault. The cause is an outage that is_outage does not recognize, a table that does
+    not exist, or a mistake in the writer. Then no record of the batch is skipped. Batches may be small, so the records
+    of several batches in succession count.
 
-    Ten are many: each of ten records in succession would have to lack the same, and the error would have to be silent
-    about what. Errors that usually mean a value are believed for 1,000 records; but if a search that accepts nothing
-    ends with ten or more that have the same one, they are not. An error that can mean nothing but the record is always
-    believed.
+    An error changes with the record if it contains a value of this record, and the error before it did not contain that
+    value. If both contain it, this proves nothing: `relation "orders" does not exist` is not the fault of records with
+    the text `orders`. Small numbers are in many messages by chance, so they count only as long as every change of the
+    error follows the records' numbers.
 
-    Once a search has accepted a record, the target was there. Only if none of the last ten of the batch is
-    accepted, or none of 1,000, are these judged in the same way: the target may have gone meanwhile.
+    The exceptions:
+
+    - An error that can mean nothing but the record is always believed.
+    - An error that usually means a value is believed for 1,000 records. But if a search accepts nothing and ends with
+      ten or more records that have the same error, it is not believed.
+    - Once a search has accepted a record, the target was available, so refused records are believed. Only if none of
+      the last ten of the batch is accepted, or none of 1,000 in succession, are the last ten judged by the rule: the
+      target may have become unavailable meanwhile.
     """
 
     def __init__(self, *, believes: bool = False) -> None:

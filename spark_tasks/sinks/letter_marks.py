@@ -1,14 +1,17 @@
 """Where in the dead letter queue the letters of a task's next records can begin, for a sink that writes one letter for
 each bad record (dead_letters/letters_once.py).
 
-A mark belongs to a position: the ends of the queue at a time when no record from there on had a letter. A partition
-has one for the task's next batch, and one for the offset where the sink itself resumes, after the last record that it
-has: refused records after that are read again when the task is restarted or a batch is repeated. The latter is
-committed as the metadata of the group's offset, so that another task finds it.
+A mark says, for a position in a partition: when the dead letter queue ended at these offsets, no record from that
+position on had a letter yet. So the letters of those records can only be after these offsets. Each partition has two:
 
-A partition without a mark gets one, committed at its position, before its first batch. So does one whose position was
-set back, by a reset of its offsets or because its log was truncated or its topic created again: then all letters are
-written, whatever earlier ones the queue has.
+- one for the task's next batch;
+- one for the offset where the sink itself resumes, after the last record that it has. Refused records after that offset
+  are read again when the task is restarted or a batch is repeated. This mark is committed as the metadata of the
+  group's offset, so that another task finds it.
+
+A partition without a mark gets one, committed at its position, before its first batch. So does a partition whose
+position was set back: its offsets were reset, its log was truncated, or its topic was created again. Then all letters
+are written, whatever earlier ones the queue has.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ from spark_tasks.task import Engine
 
 _logger = logging.getLogger(__name__)
 
+SHOWN: Final = 5  # ids of tasks in a line of the log
 CUT_OFF_S: Final = 3.0  # for splits that took milliseconds before
 TICK_S: Final = 0.1
 LATE: Final = 3  # ticks; a look at a split that comes later counts as one that came then
@@ -348,8 +349,9 @@ class SharedBatches:
 
     def _report_and_cancel(self, flight: _Flight, where: str | None) -> None:
         ids = [loan.task.id for loan, _ in flight.loans]
-        _logger.warning("A split shared by %s took longer than %g s and was cancelled. Each task repeats its records "
-                        "in its own split.", ", ".join(ids), CUT_OFF_S,
+        some = ", ".join(ids[:SHOWN]) + (f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else "")
+        _logger.warning("Cancelling a split that %d tasks share (%s): it has run for more than %g s. Each task repeats "
+                        "its records in a split of its own", len(ids), some, CUT_OFF_S,
                         extra={"about": ids[0].rpartition("-")[0], "below": where or ""})
         self._engine.cancel(flight.future)
 

@@ -24,12 +24,14 @@ DONE_S = 300.0  # as long as the demo itself is patient
 
 # What an operator reads of a worker that starts, runs two connectors and stops: a line for each thing that happened.
 SIZES = r"(nothing|\d+ (connector|task)s?( and \d+ tasks?)?)"
-SHARE = f"assigned {SIZES}, revoked {SIZES}, now running {SIZES}"
+MOVED = rf"{SIZES}( \([^()]+\))?"  # with their names
+SHARE = f"assigned {MOVED}, revoked {MOVED}, now running {SIZES}"
 HAPPENED = (
-    r"REST listens on \S+", r"Created topic \S+ for .*", r"heeler worker \S+ of group \S+ started",
-    r"Rejoining the group \S+: .*",
+    r"REST listens on \S+", r"Created topic \S+ for .*",
+    r"heeler worker \S+ of group \S+ started: version \S+, Kafka cluster \S+ at \S+",
     r"Joined group at generation \d+ with protocol sessioned as leader: " + SHARE,
-    r"\S+: (connector|task) (started|stopped)", r"Created topic \S+ with \d+ partitions", r"Columns inferred from .*",
+    r"Connector (created|deleted)", r"Task configurations changed: \d+ tasks?", r"(Connector|Task) (started|stopped)",
+    r"Created topic \S+ with \d+ partitions", r"Columns inferred from .*",
     r"Spark started in [\d.]+ s with \d+ slots", r"Stopping: .*", r"heeler worker stopped",
 )
 TOLD = re.compile(r"\[[-0-9]{10} [0-9:,]{12}\] INFO (\[\S+\|\S+\] )?"  # when, and about whom
@@ -109,8 +111,8 @@ def test_the_counts_of_the_demo_agree(demo):
     assert {"year", "carrier", "arr_delay"} <= set(run.rows().schema.names)
     reported = (run.results / "worker.log").read_text().splitlines()
     assert [line for line in reported if not TOLD.fullmatch(line)] == []
-    assert sum("connector started" in line for line in reported) == 2
-    assert sum("task started" in line for line in reported) >= 2
+    assert sum("Connector started" in line for line in reported) == 2
+    assert sum("Task started" in line for line in reported) >= 2
 
 
 @pytest.mark.nightly
@@ -134,7 +136,7 @@ def test_demo_with_keep_runs_until_ctrl_c_and_leaves_nothing(demo, broker):
 def test_an_interrupted_demo_leaves_nothing(demo, broker):
     """It is interrupted while it works: neither results nor anything else remains."""
     run = demo("--bootstrap-servers", broker.bootstrap_servers)
-    run.wait_for(run.results / "worker.log", "connector started")
+    run.wait_for(run.results / "worker.log", "Connector started")
     assert run.interrupted() == 130  # as a shell says of what Ctrl-C ended
     assert "Everything agrees." not in run.said()
     assert "Traceback" not in run.said()

@@ -87,7 +87,8 @@ def test_a_connector_that_hangs_is_reported_with_its_stack(rig, topic_name, at):
     assert at == "start" or "in hang" in found["what"]
     rig.delete(topic_name)
     log = rig.process.log
-    wait_until(lambda: re.search(rf"{topic_name}: did not stop within 2000 ms .* its call on the worker is here:.*\n"
+    wait_until(lambda: re.search(rf"\[{topic_name}\|worker\] Did not stop within 2000 ms .* its call on the worker is "
+                                 r"here:.*\n"
                                  r'( +.*\n)* +File ".*misbehaving.py", line \d+,? in hang$',
                                  log.read_text(), re.MULTILINE), 30, "the stack where it was abandoned")
     release.touch()

@@ -53,7 +53,7 @@ def is_of_machine(error: BaseException) -> bool:
 
 def is_of_content(error: OSError) -> bool:
     """Returns whether an OSError may mean the record, as many errors of HTTP clients (requests, urllib) do: the server
-    refuses what it was sent, or a value is no JSON.
+    refuses what it was sent, or a value is not JSON.
     """
     return isinstance(error, ValueError) or not _OF_CONTENT.isdisjoint(http_statuses(error)) or any(
         base.__name__ == "InvalidJSONError" for base in type(error).__mro__)
@@ -65,8 +65,8 @@ def is_of_record(error: BaseException) -> bool:
 
 
 def _meaning(error: BaseException) -> Meaning | None:
-    """Returns what an error means by itself: its own class if it is heeler's or Python's, then its code, then the
-    nearest of its classes whose name is known.
+    """Returns what an error means, without its causes. The first of these that says something counts: its class, if it
+    is heeler's or Python's; its code; the nearest class in its inheritance whose name is known.
     """
     kind = type(error)
     own = _own_meaning(kind)  # type: ignore[arg-type]  # mypy takes the __hash__ of its instances
@@ -74,9 +74,9 @@ def _meaning(error: BaseException) -> Meaning | None:
 
 
 def _reasons(error: BaseException) -> Iterator[BaseException]:
-    """Yields the error and its causes. That an error of the record, or one with which a database refuses a statement,
-    was raised while another one was handled, such as a lost connection, makes that no cause of it; an explicit one
-    (`from`) is.
+    """Yields the error and its causes. An error that was being handled when this one was raised, such as a lost
+    connection, does not count as a cause if this one is about the record, or if a database refuses a statement with it.
+    One that is named explicitly (`raise … from`) always counts.
     """
     for cause in with_causes(error):
         yield cause

@@ -12,22 +12,24 @@ _WHY: Final = {
     signal.SIGKILL: ": perhaps the system had too little memory, as the kernel's log then says",
     signal.SIGSEGV: ": a crash in native code",
     signal.SIGBUS: ": a crash in native code",
-    signal.SIGABRT: ": native code has given up",
+    signal.SIGABRT: ": native code called abort()",
 }
 
 
-def ending(pid: int, within_s: float, error: object) -> str:
-    """What has become of a process whose connection has ended with this error: what follows after "the executor process
-    of a task". Waits at most this time for its end. `pid` is 0 if it is on another machine.
+def ending(pid: int, within_s: float, error: object = None) -> str:
+    """What has become of a process whose connection has ended, with this error if it ran a split: what follows after
+    "the executor process of a task". Waits at most this time for its end. The caller then kills it if it still runs.
+    `pid` is 0 if it is on another machine.
     """
+    why = "" if error is None else f": {error}"
     if not pid:
-        return f"ended: {error}"
+        return f"ended{why}"
     if not has_ended(pid, within_s):
         if is_suspended(pid):
-            return "is suspended (SIGSTOP), and is ended"
-        return f"has lost its connection to the worker, which a plugin may have closed, and is ended: {error}"
+            return "was suspended (SIGSTOP) and has been killed"
+        return f"lost its connection to the worker (a plugin may have closed it) and has been killed{why}"
     code = exit_code(pid)
-    return f"ended: {error}" if code is None else in_words(code)
+    return f"ended{why}" if code is None else in_words(code)
 
 
 def in_words(code: int) -> str:

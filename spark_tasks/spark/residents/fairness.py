@@ -7,8 +7,9 @@ A split cannot be interrupted. So that connectors with short splits do not wait 
 - connectors whose last splits *lingered* (they held their process for long, whether they used the CPU or not; they may
   hang) have to leave the last processes to others.
 
-That a connector is brief and does not linger has to be shown by a split, and after one that did otherwise by several.
-So a connector is in the way of brief ones with one long split at most, and only until it is found out.
+A new connector counts as neither brief nor prompt (not lingering) until one of its splits has been; after a split that
+was not, three in succession have to be. So a connector whose splits become long delays brief ones only with those that
+it has begun by then, and only until these are found to be long (`look`).
 
 No task or connector may use all executor processes: the number of its splits that run at a time is limited. Splits
 above the limit wait, without delaying those of others.
@@ -35,6 +36,12 @@ _BEGUN_S = 0.005  # what a split is taken to use until it has ended
 def connector_of(task: str) -> str:
     """The connector of a task by its id, "name-0"."""
     return task.rpartition("-")[0] or task
+
+
+def subject_of(task: str) -> tuple[str, int] | str:
+    """`about` in the `extra` of a log line about a task: its connector and number, by its id."""
+    connector, _, number = task.rpartition("-")
+    return (connector, int(number)) if connector and number.isdecimal() else task
 
 
 class Running(Protocol):

@@ -108,7 +108,7 @@ def _serve(ticket: Ticket) -> None:
             serve(ticket)
         code = 0
     except Exception:
-        _logger.exception("An executor process ended")
+        _logger.exception("An executor process failed")
     finally:
         os._exit(code)
 

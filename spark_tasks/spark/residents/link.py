@@ -1,8 +1,8 @@
 """The executor's side: a process that connects to its worker and runs splits until the worker ends it.
 
 It has a second connection, the leash: when a byte arrives on it or it is closed, the kernel kills the process at once
-(F_SETSIG), even if a split sleeps in C or holds the interpreter lock. This is specific to Linux. On other systems a
-thread watches the leash; it cannot run while a split holds the interpreter lock. If a plugin has closed the leash, the
+(F_SETSIG), even if a split sleeps in C or holds the global interpreter lock (GIL). This is specific to Linux. On other
+systems a thread watches the leash; it cannot run while a split holds the GIL. If a plugin has closed the leash, the
 worker kills the process; if the worker has been killed itself, a thread notices that.
 """
 
@@ -31,7 +31,7 @@ from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.leftovers import Leftovers
 from spark_tasks.spark.residents.wire import Ticket
 
-STACK_SIGNAL = signal.SIGUSR2  # writes the stacks of all threads, even if one holds the interpreter lock
+STACK_SIGNAL = signal.SIGUSR2  # writes the stacks of all threads, even if one holds the GIL
 _HANGUP = "hangup"  # the name of a thread
 _FROM_KERNEL = 0x80  # SI_KERNEL, the code of a signal that no process has sent
 _PEER = struct.Struct("3i")  # SO_PEERCRED: pid, uid, gid
@@ -157,7 +157,8 @@ class _stacks:  # noqa: N801 - a context manager
 
 
 def _survive_the_daemon() -> None:
-    """Goes on when the process that forked this one is killed; but if memory is full, this one is to end first.
+    """Goes on when the process that forked this one is killed; but if memory is full, the OOM killer is to choose this
+    process first.
 
     If a sibling is suspended at that moment, the kernel sends SIGHUP to all of them: their process group has lost its
     last parent and has a stopped member (POSIX, _Exit). When Spark stops, its daemon sends them SIGHUP too, which still

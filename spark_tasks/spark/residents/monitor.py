@@ -21,7 +21,7 @@ from spark_tasks.process.process_state import cpu_use, handles, is_suspended, wh
 from spark_tasks.spark.executor import ExecutorTracebackError
 from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.binding import to_retire
-from spark_tasks.spark.residents.fairness import Use, connector_of
+from spark_tasks.spark.residents.fairness import Use, subject_of
 from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.pool import Pool
@@ -136,9 +136,11 @@ class Monitor:
             if resident.item is None or self._looked - resident.suspended_at > SUSPENDED_S:
                 found.append(resident)
         for resident in found:
-            task = "an idle executor process" if resident.item is None else f"a process of {resident.item.batch.task}"
-            _logger.warning("Replacing %s, which is suspended (SIGSTOP)", task)
-        self._pool.processes.kill(found, "was suspended (SIGSTOP), and was ended")
+            task = ("an idle executor process" if resident.item is None
+                    else f"the executor process of {resident.item.batch.task}")
+            _logger.warning("Replacing %s, which is suspended (SIGSTOP)", task,
+                            extra={"about": None if resident.item is None else subject_of(resident.item.batch.task)})
+        self._pool.processes.kill(found, "was suspended (SIGSTOP) and has been killed")
 
     def _end_idle(self) -> None:
         """Ends those that nobody has used for long; and, if each is used now and then because each connector prefers
@@ -172,7 +174,7 @@ class Monitor:
         where, stack = self._where(resident)
         text = f"A split of {item.batch.task} has been running for {seconds:.0f} s. {where}"
         _logger.warning("%s", text, exc_info=ExecutorTracebackError(stack) if stack else None,
-                        extra={"about": connector_of(item.batch.task)})
+                        extra={"about": subject_of(item.batch.task)})
         self._hangs(item.batch.task, f"{text}\n{stack}" if stack else text)
 
     def where(self, batch: Future[list[Any]]) -> str | None:
@@ -245,9 +247,8 @@ class Monitor:
             seconds = self._looked - batch.submitted_at
             text = (f"A batch of {batch.task} has been waiting for an executor process for {seconds:.0f} s. {why}. "
                     f"Running for the longest time: {holders or 'nothing'}")
-            _logger.warning("%s", text, extra={"about": connector_of(batch.task)})
+            _logger.warning("%s", text, extra={"about": subject_of(batch.task)})
             self._hangs(batch.task, text)
-
 
     def _why_they_wait(self) -> str:
         """The caller holds the lock."""
@@ -255,15 +256,15 @@ class Monitor:
         if processes.starting:
             return "Processes are being started"
         if processes.launchers.full and all(resident.bound_at for resident in processes.idle):
-            kept = ", or reserved for connectors" if processes.idle else ""
-            return f"All executor processes (heeler.executors.max) are busy{kept}"
+            reserved = " or reserved for other connectors" if processes.idle else ""
+            return f"All executor processes (heeler.executors.max) are busy{reserved}"
         if self._pool.queue.room_to_linger() <= 0:
-            return ("Connectors whose splits hold processes for long hold as many as they may: the last of "
-                    "heeler.executors.max are kept for others")
+            return ("Connectors with long splits already use all the processes that they may use; the remaining ones "
+                    "(heeler.executors.max) are reserved for others")
         if min(self._pool.room) <= 0:
-            return "heeler.executors.running.max splits are running already"
+            return "As many splits are running as may run at a time (heeler.executors.running.max)"
         if processes.idle:
-            return "The connector occupies its share of heeler.executors.max processes"
+            return "The connector already uses as many processes as one connector may use (of heeler.executors.max)"
         return "No process is idle"
 
 

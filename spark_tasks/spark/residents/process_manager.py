@@ -23,7 +23,7 @@ from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.binding import Choice, best_for
 from spark_tasks.spark.residents.endings import ending
-from spark_tasks.spark.residents.fairness import Demand, connector_of
+from spark_tasks.spark.residents.fairness import Demand, subject_of
 from spark_tasks.spark.residents.launch_queue import LaunchQueue
 from spark_tasks.spark.residents.launchers import Launchers
 from spark_tasks.spark.residents.listener import Line
@@ -139,7 +139,7 @@ class ProcessManager:
         for resident in choice.to_evict(waiting, time.monotonic()):
             self._log.log(_logger, logging.WARNING, "Ending an executor process reserved for connector %s, because "
                           "others wait and there may be no more. If this happens often, increase heeler.executors.max "
-                          "or Spark's slots", resident.connector)
+                          "or Spark's slots", resident.connector, about=resident.connector)
             self.end_idle(resident)
 
     def release(self, connector: str) -> None:
@@ -237,7 +237,7 @@ class ProcessManager:
             try:
                 wire.send(line.work, payload, begun)
             except OSError:  # it ended while it was idle; a frame that was not sent completely is not run
-                if self._gone(resident, None, ending(line.pid, 0.0, "it was idle")):
+                if self._gone(resident, None, ending(line.pid, 0.0)):
                     self._returned(item)
                 break
             try:
@@ -261,7 +261,8 @@ class ProcessManager:
             declined = bool(changes) and not result and resident.connector not in {"", item.connector}
             if resident.bind(resident.connector if declined else item.connector, changes):
                 self._log.log(_logger, logging.INFO, "An executor process is reserved for connector %s, because its "
-                              "plugins have changed this for the whole process: %s", resident.connector, changes)
+                              "plugins have changed this for the whole process: %s", resident.connector, changes,
+                              about=resident.connector)
             if declined:
                 self._decline(resident, item)
                 continue
@@ -279,7 +280,7 @@ class ProcessManager:
     def _replace(self, resident: Resident, item: Item) -> None:
         """The process has not begun the split, because of what another connector has left there."""
         self._log.log(_logger, logging.WARNING, "Replacing an executor process: a process, a timer, a busy thread or "
-                      "many threads that connector %s has left behind are still there", resident.connector)
+                      "many threads left behind by connector %s remain", resident.connector, about=resident.connector)
         with self._lock:
             pending, resident.item = resident.item is item, None
             if not resident.removed:
@@ -324,12 +325,12 @@ class ProcessManager:
             expected, resident.removed, resident.item = resident.removed, True, None
             self.residents.pop(resident.number, None)
         if not expected:
-            _logger.warning("An executor process%s %s", f" that ran a split of {task}" if task else "", how,
-                            extra={"about": connector_of(task) if task else None})
+            _logger.warning("%s %s", "An idle executor process" if task is None else f"The executor process of {task}",
+                            how, extra={"about": None if task is None else subject_of(task)})
             self._died()
         return pending
 
-    def kill(self, residents: Iterable[Resident], why: str = "was ended by the worker") -> None:
+    def kill(self, residents: Iterable[Resident], why: str = "was killed by the worker") -> None:
         """Kills processes and the splits that they run. The caller holds the lock."""
         for resident in residents:
             resident.removed, resident.killed = True, resident.killed or why
@@ -352,11 +353,11 @@ class ProcessManager:
 
     def find_dead(self) -> None:
         """Finds idle processes that have ended. The caller holds the lock."""
-        dead = [r for r in self.idle if r.line is not None and r.line.ended]
+        dead = [(r, r.line) for r in self.idle if r.line is not None and r.line.ended]
+        for _, line in dead:
+            _logger.warning("An idle executor process %s", ending(line.pid, 0.0))
         if dead:
-            _logger.warning("Idle executor processes have ended unexpectedly: one %s",
-                            ", one ".join(ending(r.line.pid, 0.0, "it was idle") for r in dead if r.line is not None))
-            self.kill(dead)
+            self.kill([resident for resident, _ in dead])
             self._died()
 
     def cut_off(self) -> None:

@@ -1,10 +1,10 @@
 """Whose turn it is, by how much each has used; pure.
 
-This is fair queueing. Each name has a virtual time in seconds, which grows with what it uses. Among those that wait,
-the next one is the one whose turn would end first if it used as much as the last time: so one that always waits gets as
-much as others (Demers, Keshav, Shenker 1989), and one that needs little does not wait for a turn of each of them. One
-that begins to wait does not get what was left to others before: its time is at least that at which the last turn began
-(Goyal, Vin, Cheng 1996).
+This is fair queueing. Each name has a virtual time in seconds, which grows with what it uses. The next turn goes to the
+name whose turn would end first if it used as much as the last time. So names that always wait get equal shares (Demers,
+Keshav, Shenker 1989), and one that needs little does not wait until each of the others has had its turn. Time in which
+a name does not wait earns it nothing: when it begins to wait, its virtual time is at least that at which the last turn
+began (Goyal, Vin, Cheng 1996).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Turns:
         self._numbers = itertools.count()
 
     def __iter__(self) -> Iterator[str]:
-        """The names, the next one first. To be given up before a change."""
+        """The names, the next one first. The iteration has to end before a name is added or removed."""
         return (name for _, _, name in self._places)
 
     def add(self, name: str, time: float, usual: float) -> Place:
@@ -42,7 +42,7 @@ class Turns:
         return place
 
     def remove(self, place: Place) -> None:
-        """A name waits no more."""
+        """A name no longer waits."""
         del self._places[bisect_left(self._places, place)]
 
     def taken(self, time: float, other: Turns) -> None:
@@ -56,7 +56,7 @@ class Turns:
         return min(time, self.now + MOST_S)
 
     def made_up(self, time: float) -> float:
-        """The virtual time of a name that waits. It is less only for one that was passed over while others had turns:
-        where each has its turn, `now` is no later than the end of any turn that somebody waits for.
+        """The virtual time of a name that waits, but at most MOST_S behind `now`. Only a name that was passed over
+        while others had turns can be further behind.
         """
         return max(time, self.now - MOST_S)

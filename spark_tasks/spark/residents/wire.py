@@ -114,7 +114,7 @@ def receive(sock: socket.socket, max_bytes: int | None = None) -> bytes | bytear
     """Receives the payload of the next frame. Raises ConnectionLostError, also if it has more than `max_bytes`.
 
     The other side sends nothing else before it has an answer, so a small frame is received with a single system call;
-    each call releases the interpreter lock.
+    each call releases the GIL.
     """
     data: bytes | bytearray = sock.recv(_SMALL)
     if len(data) < HEAD.size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from actors.errors import AlreadyExistsError, NotFoundError
+from actors.herder import automatic_restarts
 from actors.herder.events import HaltRequested
 from actors.herder.standing import Phase, StatusWrites
 from actors.messages.commands import (
@@ -83,8 +85,24 @@ def test_the_stack_of_a_hanging_task_is_below_the_line(
     rig.tell(InstanceStalled(task, rig.states[-1].instances[task].epoch, what, 1000))
     rig.ask(HealthCheck()).get(timeout=WITHIN_S)
     [entries] = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert entries.getMessage().startswith(f"c-0: hangs with {MASK} [InstanceStalled#")
+    assert entries.getMessage().startswith(f"No progress: hangs with {MASK} [InstanceStalled#")
     assert vars(entries)["below"] == "in hang\nin run"
+
+
+def test_lines_of_the_core_have_the_logger_and_the_line_of_their_handler(
+    rig: Rig, c: ConnectorName, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So a level can be set for one subject of the herder."""
+    task = ConnectorTaskId(c, 0)
+    epoch = rig.states[-1].instances[task].epoch
+    for count, level in enumerate(("ERROR", "WARNING")):
+        caplog.set_level(level, automatic_restarts.__name__)
+        rig.tell(InstanceStalled(task, epoch, "hangs", 1000))
+        rig.ask(HealthCheck()).get(timeout=WITHIN_S)
+        found = [record for record in caplog.records if "hangs" in record.getMessage()]
+        assert [record.name for record in found] == [automatic_restarts.__name__] * count
+    lines = inspect.getsource(automatic_restarts).splitlines()
+    assert "turn.log(" in lines[found[0].lineno - 1]
 
 
 def test_a_second_write_waits_for_the_first_to_be_read_back(rig: Rig) -> None:

@@ -245,7 +245,7 @@ def test_a_stalled_task_is_only_reported_unless_the_policy_restarts_it() -> None
     assert (said(world).restarts, said(world).stalled) == (None, Stall(world.now - 100_400, HANGS))
     [reported] = [line for line in world.story().splitlines() if "File x.py, line 1" in line]
     assert reported.endswith("InstanceStalled, c-0: a read hangs\\nFile x.py, line 1")
-    assert "c-0: a read hangs', about='c-0')" in world.story(), "what was logged, without the stack"
+    assert "No progress: a read hangs', about='c-0')" in world.story(), "what was logged, without the stack"
     node.instances[before].stuck = False
     node.tell(("watchdog", before), InstanceRecovered(T, Epoch(before)))
     world.settle()
@@ -330,7 +330,7 @@ def test_a_connector_that_has_failed_and_hangs_in_its_stop_is_reported_and_not_r
     run(world, 100_000)
     assert node.running[C][0] == epoch
     assert said(world, C).stalled is not None
-    assert f"{C}: a read hangs', about='{C}')" in world.story(), "what was logged"
+    assert f"No progress: a read hangs', about='{C}')" in world.story(), "what was logged"
 
 
 def test_a_stall_reported_twice_causes_one_restart() -> None:
@@ -344,21 +344,22 @@ def test_a_stall_reported_twice_causes_one_restart() -> None:
 
 def reported(world: World) -> list[str]:
     """What was logged at INFO about the connector and its task."""
-    found = re.findall(r"Log\(level='INFO', message='([^']*)', about='c(?:-0)?'\)", world.story(10_000))
-    return [line.removesuffix(" (errors.restart.policy)") for line in found]
+    found = re.findall(r"Log\(level='INFO', message='([^']*)', about='(c(?:-0)?)'\)", world.story(10_000))
+    return [f"{about}: {line.removesuffix(' (errors.restart.policy)')}" for line, about in found]
 
 
 def reported_by_worker(world: World) -> list[str]:
     """The lines of `reported`, each with the worker that logged it."""
     parts = re.split(r"^\[(w\d) [^]]*\] ", world.story(10_000), flags=re.MULTILINE)[1:]
-    return [f"{worker}: {line}" for worker, text in zip(parts[::2], parts[1::2], strict=True)
-            for line in re.findall(r"Log\(level='INFO', message='([^']*)', about='c(?:-\d)?'\)", text)]
+    return [f"{worker}: {about}: {line}" for worker, text in zip(parts[::2], parts[1::2], strict=True)
+            for line, about in re.findall(r"Log\(level='INFO', message='([^']*)', about='(c(?:-\d)?)'\)", text)]
 
 
 def test_each_restart_is_one_line_of_the_log() -> None:
     world = started()
     node, before = home(world, T), len(reported(world))
-    assert reported(world)[-2:] == ["c: connector started", "c-0: task started"]
+    assert reported(world)[-4:] == ["c: Connector created", "c: Connector started",
+                                    "c: Task configurations changed: 1 task", "c-0: Task started"]
 
     def lines() -> list[str]:
         nonlocal before
@@ -367,19 +368,21 @@ def test_each_restart_is_one_line_of_the_log() -> None:
         return sorted(new)
 
     world.ask("w0", RestartConnectorAndTasks(RestartRequest(C, False, True)))
-    assert lines() == ["c-0: task restarted on request", "c: connector restarted on request"]
+    asked = "c: Restart of the connector and its tasks requested"
+    assert lines() == ["c-0: Task restarted on request", "c: Connector restarted on request", asked]
     world.ask("w0", RestartTask(T))
-    assert lines() == ["c-0: task restarted on request"]
+    assert lines() == ["c-0: Task restarted on request"]
     put(world, v="1")
-    assert lines() == [f"{what} restarted with a new configuration" for what in ("c-0: task", "c: connector")]
+    assert lines() == ["c-0: Task restarted with a new configuration", "c: Connector reconfigured: v changed",
+                       "c: Connector restarted with a new configuration", "c: Task configurations changed: 1 task"]
     node.fail(T)
-    assert lines() == ["c-0: task restarted after a failure"]
+    assert lines() == ["c-0: Task restarted after a failure"]
     stall(world)
-    assert lines() == ["c-0: task restarted after a stall"]
+    assert lines() == ["c-0: Task restarted after a stall"]
     world.ask("w0", SetTargetState(C, TargetState.PAUSED))
-    assert lines() == ["c-0: task paused", "c: connector paused"]
+    assert lines() == ["c-0: Task paused", "c: Connector paused", "c: Pause requested"]
     world.ask("w0", RestartConnectorAndTasks(RestartRequest(C, False, True)))
-    assert lines() == ["c-0: task restarted on request (PAUSED)", "c: connector restarted on request (PAUSED)"]
+    assert lines() == ["c-0: Task restarted on request (PAUSED)", "c: Connector restarted on request (PAUSED)", asked]
 
 
 def test_a_task_that_moves_with_its_new_configuration_is_one_line_on_each_worker() -> None:
@@ -398,8 +401,8 @@ def test_a_task_that_moves_with_its_new_configuration_is_one_line_on_each_worker
     world.settle()
     world.check_at_rest()
     assert (home(world, T).name, home(world, second).name) == ("w0", "w1")
-    assert [line for line in reported_by_worker(world)[before:] if "task" in line] == [
-        "w0: c-0: task restarted with a new configuration", "w0: c-1: task stopped", "w1: c-1: task started"]
+    assert [line for line in reported_by_worker(world)[before:] if "c: " not in line] == [
+        "w0: c-0: Task restarted with a new configuration", "w0: c-1: Task stopped", "w1: c-1: Task started"]
 
 
 def test_metrics_show_the_cause() -> None:

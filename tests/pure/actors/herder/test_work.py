@@ -94,12 +94,12 @@ def test_a_restart_request_waits_for_the_new_instance(failure: Any) -> None:
 
 
 @pytest.mark.parametrize(("restarted", "before", "after", "line"), [
-    (RestartCause.NONE, None, State.RUNNING, "a-0: task started"),
-    (RestartCause.NONE, None, State.PAUSED, "a-0: task assigned to this worker, and paused"),
-    (RestartCause.NONE, State.RUNNING, State.PAUSED, "a-0: task paused"),
-    (RestartCause.NONE, State.PAUSED, State.RUNNING, "a-0: task resumed"),
-    (RestartCause.RESTART, None, State.RUNNING, "a-0: task restarted on request"),
-    (RestartCause.RESTART, None, State.FAILED, "a-0: task restarted on request (FAILED)"),
+    (RestartCause.NONE, None, State.RUNNING, "Task started"),
+    (RestartCause.NONE, None, State.PAUSED, "Task assigned to this worker, and paused"),
+    (RestartCause.NONE, State.RUNNING, State.PAUSED, "Task paused"),
+    (RestartCause.NONE, State.PAUSED, State.RUNNING, "Task resumed"),
+    (RestartCause.RESTART, None, State.RUNNING, "Task restarted on request"),
+    (RestartCause.RESTART, None, State.FAILED, "Task restarted on request (FAILED)"),
     (RestartCause.NONE, None, State.FAILED, None),  # its actor has logged the error
     (RestartCause.RESTART, State.RUNNING, State.FAILED, None),
     (RestartCause.RESTART, State.RUNNING, State.RUNNING, None),

@@ -50,7 +50,7 @@ def test_the_scaler_starts_with_the_current_tasks_and_scales_up_and_down(rig, ca
     rig.pass_(6, watched)
     assert watched.tasks == 4
     assert [type(message) for message in rig.reported] == [Remark, TaskReconfigurationRequested]
-    assert rig.reported[0].what.startswith("changing from 2 to 4 tasks: the lag is 1000 records in ")
+    assert rig.reported[0].what.startswith("Changing from 2 to 4 tasks: the lag is 1000 records in ")
     assert [vars(record)["about"] for record in caplog.records] == ["c"], "in GET /connectors/c/logs"
     assert rig.reported[1] == TaskReconfigurationRequested("c", 7)
     assert rig.scaler.figures() == {"c": Scaled(4, 1000)}
@@ -66,7 +66,7 @@ def test_an_unreachable_kafka_changes_nothing(rig, caplog):
     rig.lag = ConnectionError("away")
     rig.pass_(8, watched)
     assert (watched.tasks, watched.lag, rig.reported) == (2, None, [])
-    assert "could not measure the lag" in caplog.text
+    assert "Could not measure the lag" in caplog.text
     assert {vars(record)["about"] for record in caplog.records} == {"c"}
     rig.lag = 1000
     rig.pass_(8, watched)

@@ -336,7 +336,7 @@ def test_a_stall_is_reported_without_a_stack_if_that_fails(rig: Rig, caplog: pyt
     rig.runner.batch = batch
     rig.watchdog.watch(TASK, Epoch(9), LIMIT_S).runner = rig.runner
     assert rig.first().epoch == 9
-    assert "could not find out where it hangs" in caplog.text
+    assert "Could not find out where it hangs" in caplog.text
     assert str(vars(caplog.records[-1])["about"]) == "c-0"
 
 

@@ -96,7 +96,7 @@ def test_requests_that_hang_leave_threads_for_those_of_other_connectors() -> Non
 
 
 @pytest.mark.parametrize(("offsets", "line"), [
-    ((({"f": 1}, None),), "c: offsets altered on request"), (None, "c: offsets reset on request"),
+    ((({"f": 1}, None),), "Offsets altered on request"), (None, "Offsets reset on request"),
 ])
 def test_changed_offsets_are_a_line_of_the_log(
     requests: OffsetRequests, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, offsets: Any, line: str

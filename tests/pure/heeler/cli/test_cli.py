@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import signal
@@ -57,10 +58,41 @@ def test_a_bad_worker_file_is_reported_without_a_trace(tmp_path):
     command = [sys.executable, "-m", "heeler", "worker"]  # not in this process: a worker forks
     result = subprocess.run([*command, str(file), "--override", "heartbeat.interval.ms=later"], capture_output=True,
                             text=True, timeout=60, check=False)
-    assert (result.returncode, result.stdout) == (2, "")
+    assert result.returncode == 2
     for text in ("heeler: ", "session.timeout.ms", "soon", "heartbeat.interval.ms", "later", "bootstrap.servers"):
         assert text in result.stderr
     assert "Traceback" not in result.stderr
+    line, *below = result.stdout.splitlines()
+    assert "] ERROR The worker cannot start: The worker file " in line
+    assert [text for text in below if not text.startswith("    ")] == []
+    assert "soon" in result.stdout
+
+
+def test_a_failed_start_is_logged_in_the_workers_format(tmp_path):
+    file = tmp_path / "w.properties"
+    file.write_text("heeler.log.format=json\nsession.timeout.ms=soon\n")
+    result = subprocess.run([sys.executable, "-m", "heeler", "worker", str(file)], capture_output=True, text=True,
+                            timeout=60, check=False)
+    [line] = map(json.loads, result.stdout.splitlines())
+    assert (line["level"], line["message"]) == (
+        "ERROR", f"The worker cannot start: The worker file {file} has invalid settings:")
+    assert "session.timeout.ms" in line["stack"]
+
+
+def test_a_worker_without_kafka_logs_why_it_cannot_start(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    topics = [f"{kind}.storage.topic={kind}" for kind in ("config", "offset", "status")]
+    converters = [f"{kind}.converter=org.apache.kafka.connect.json.JsonConverter" for kind in ("key", "value")]
+    file = tmp_path / "w.properties"
+    file.write_text("\n".join([f"bootstrap.servers=127.0.0.1:{port}", "group.id=g", "listeners=http://127.0.0.1:0",
+                               "default.api.timeout.ms=500", *topics, *converters]))
+    result = subprocess.run([sys.executable, "-m", "heeler", "worker", str(file)], capture_output=True, text=True,
+                            timeout=100, check=False)
+    assert result.returncode == 1
+    assert f"] ERROR The worker cannot start: Failed to connect to and describe Kafka cluster at 127.0.0.1:{port}" in (
+        result.stdout)
+    assert "worker stopped" not in result.stdout, "it had not started"
 
 
 def test_a_workers_refusal_is_reported_without_a_trace(capsys):

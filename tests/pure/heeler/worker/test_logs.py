@@ -60,6 +60,27 @@ def test_a_line_has_kafka_connects_layout(lines):
     assert "FATAL outside (" in second
 
 
+@pytest.mark.parametrize(("about", "prefix"), [
+    (ConnectorName("a-1"), "[a-1|worker] "), (ConnectorTaskId(ConnectorName("a-1"), 2), "[a-1|task-2] "),
+    (("a", 0), "[a|task-0] "), (None, "[c|task-0] "),
+])
+def test_a_line_may_say_what_it_is_about(lines, about, prefix):
+    """So one search finds all lines about a connector, whoever logs them."""
+    written = lines()
+    with log_context("c", 0):
+        logging.getLogger("actors.herder.work").info("Started", extra={"about": about})
+    [line] = written()
+    assert f"INFO {prefix}Started (" in line
+
+
+def test_a_long_name_is_shortened_in_a_line(lines):
+    written = lines()
+    logging.getLogger("x").info("Left out", extra={"about": ConnectorName("n" * 100_000)})
+    [line] = written()
+    assert len(line) < 2000
+    assert "characters omitted" in line
+
+
 def test_threads_do_not_share_a_context(lines):
     written = lines()
 
@@ -159,13 +180,13 @@ def test_foreign_text_forges_no_line_and_cannot_control_a_terminal(lines, obeyed
 def test_text_below_a_line_has_its_own_lines(lines, form):
     written = lines(form=form)
     stack = 'Its process is here:\n  File "a.py"\x1b[2K'
-    logging.getLogger("actors.herder.actor").warning("hangs [InstanceStalled#1]", extra={"about": None, "below": stack})
+    logging.getLogger("actors.herder.work").warning("hangs [InstanceStalled#1]", extra={"about": None, "below": stack})
     if form == "json":
         [line] = map(json.loads, written())
         assert (line["message"], line["stack"]) == ("hangs [InstanceStalled#1]", stack)
     else:
         line, *below = written()
-        assert "hangs [InstanceStalled#1] (actors.herder.actor:" in line
+        assert "hangs [InstanceStalled#1] (actors.herder.work:" in line
         assert below == ["    Its process is here:", '      File "a.py"\\x1b[2K']
 
 
@@ -243,14 +264,14 @@ def test_recent_lines_are_kept_by_connector(recent):
 
 
 def test_the_herders_lines_about_a_connector_are_among_its_own(recent):
-    logging.getLogger("actors.herder.actor").info("a: started", extra={"about": ConnectorName("a")})
+    logging.getLogger("actors.herder.work").info("Started", extra={"about": ConnectorName("a")})
     with log_context("a", 0):
         logging.getLogger("x").info("one")
     task = ConnectorTaskId(ConnectorName("a"), 0)
-    logging.getLogger("actors.herder.actor").info("a-0: restarting", extra={"about": task})
-    logging.getLogger("actors.herder.actor").info("nobody's", extra={"about": None})
+    logging.getLogger("actors.herder.work").info("Restarting", extra={"about": task})
+    logging.getLogger("actors.herder.work").info("nobody's", extra={"about": None})
     assert [line.split("INFO ")[1].split(" (")[0] for line in recent.lines("a")] == [
-        "a: started", "[a|task-0] one", "a-0: restarting"]
+        "[a|worker] Started", "[a|task-0] one", "[a|task-0] Restarting"]
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -268,12 +289,12 @@ def test_json_lines_are_among_the_recent_lines(lines):
     written, recent = lines(form="json"), RecentLogs()
     recent.install()
     for about in (ConnectorName("a"), ConnectorTaskId(ConnectorName("a"), 0)):
-        logging.getLogger("actors.herder.actor").info("%s: started", about, extra={"about": about})
+        logging.getLogger("actors.herder.work").info("Started as %s", about, extra={"about": about})
     with log_context("a", 0):
         logging.getLogger("actors.instances.task").error("failed", exc_info=ValueError("x"))
     reported = [json.loads(line)["message"] for line in written()]
-    assert [line.split("] ", 1)[1].split("\n")[0].partition(" ")[2].rpartition(" (")[0].removeprefix("[a|task-0] ")
-            for line in recent.lines("a")] == reported == ["a: started", "a-0: started", "failed"]
+    assert [line.split("] ")[2].split("\n")[0].rpartition(" (")[0] for line in recent.lines("a")] == reported
+    assert reported == ["Started as a", "Started as a-0", "failed"]
 
 
 def test_json_lines_name_connector_and_task(lines):

@@ -124,6 +124,6 @@ def test_a_process_in_which_a_plugin_still_runs_is_replaced_for_other_connectors
     (pid,) = real.submit("a-0", LeaveBehind(kind)).result(30)
     real.keep_only("a")
     assert real.submit("b-0", ImportModule()).result(30)[0][-1] != pid
-    assert "that connector a has left behind" in caplog.text
+    assert "left behind by connector a" in caplog.text
     wait_until(lambda: [p.poll() for p in processes.started if p.pid == pid] == [-signal.SIGKILL])
     assert real.died == 0, "it was expected to end"

@@ -1,0 +1,27 @@
+"""Why a worker cannot start, in its log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spark_tasks.errors import ConnectError
+
+_logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def failures_logged() -> Iterator[None]:
+    """Logs a ConnectError that ends the start, and raises it again."""
+    try:
+        yield
+    except ConnectError as error:
+        log_failure(error)
+        raise
+
+
+def log_failure(error: ConnectError) -> None:
+    """Logs why the worker cannot start; a stack trace would not add anything."""
+    line, _, below = str(error).partition("\n")
+    _logger.error("The worker cannot start: %s", line, extra={"below": below})
