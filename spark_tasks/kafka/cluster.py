@@ -15,7 +15,7 @@ from kafka.protocol.metadata import CoordinatorType, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from spark_tasks.kafka.connections import Connections, Deadline
-from spark_tasks.kafka.errors import UnknownTopicError, error_of_read, is_retriable, translated
+from spark_tasks.kafka.errors import UnknownTopicError, error_of_read, is_retriable, translating
 from spark_tasks.kafka.identity import ProducerIdentity
 
 T = TypeVar("T")
@@ -116,10 +116,8 @@ class KafkaCluster:
         self.io.close()
 
     def _run(self, doing: str, needs: str, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        try:
+        with translating(doing, needs):
             return self.io.run(function, *arguments)
-        except (protocol.KafkaError, OSError) as error:
-            raise translated(error, doing, needs=needs) from error
 
     # The methods below run on the IO thread.
 

@@ -192,10 +192,12 @@ def is_retriable(error: BaseException) -> bool:
 
 @contextmanager
 def translating(doing: str = "", needs: str = "") -> Iterator[None]:
-    """A context manager for calls of kafka-python. Raises its errors as `translated` returns them."""
+    """A context manager for calls of kafka-python. Raises its errors, and those of the network, as `translated` returns
+    them.
+    """
     try:
         yield
-    except protocol.KafkaError as error:
+    except (protocol.KafkaError, OSError) as error:
         raise translated(error, doing, needs=needs) from error
 
 
@@ -209,6 +211,8 @@ def translated(error: BaseException, doing: str = "", why: str | None = None, ne
         needs = "WRITE permission on the transactional id"
     if needs and isinstance(error, protocol.AuthorizationError):
         why = f"{type(error).__name__}: the principal of this client needs {needs}"
+    if isinstance(error, protocol.OffsetMetadataTooLargeError):
+        why = "the metadata of an offset exceeds the brokers' offset.metadata.max.bytes"
     text = f"{doing}: {why or error}" if doing else why or str(error)
     code = int(getattr(error, "errno", -1) or -1)
     for kinds, refusal in _REFUSALS:

@@ -22,7 +22,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError, join_refusal, translated
+from spark_tasks.kafka.errors import KafkaUnavailableError, join_refusal, translated, translating
 from spark_tasks.kafka.group_client import MemberClient, TopicPattern, subscribe_to_pattern
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.group_settings import ConsumerSettings
@@ -39,6 +39,7 @@ SETTLED_S: Final = 10.0  # after a join; the other tasks of a new connector have
 _SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
 _SLACK_S: Final = 5.0  # for an IO thread that is busy with other members
 _UNKNOWN_S: Final = 1.0
+_NEEDS: Final = "READ permission on the group and its topics"
 _COMMIT_BACKOFF_MS: Final = 10  # after a retriable error, such as a coordinator that has just moved
 
 
@@ -315,11 +316,8 @@ class GroupConsumer:
 
     def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         wanted = [KafkaTopicPartition(*tp) for tp in partitions]
-        try:
+        with translating(f"reading the offsets of consumer group {self._settings.group_id}", _NEEDS):
             found = self._coordinator.fetch_committed_offsets(wanted, timeout_ms=_FETCH_TIMEOUT_MS)
-        except protocol.KafkaError as error:
-            doing = f"reading the offsets of consumer group {self._settings.group_id}"
-            raise translated(error, doing, needs="READ permission on the group and its topics") from error
         return {(tp.topic, tp.partition): item for tp, item in found.items() if item.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, metadata: str = "") -> None:
@@ -361,12 +359,8 @@ class GroupConsumer:
         if isinstance(error, _LOST_MEMBERSHIP):
             self._coordinator.request_rejoin()
             return CommitRefusedError(f"consumer group {group} refused the commit: {error}")
-        if isinstance(error, protocol.OffsetMetadataTooLargeError):
-            text = "the metadata of an offset exceeds offset.metadata.max.bytes, so the offset is not committed"
-            return MetadataTooLargeError(f"consumer group {group}: {text}", error.errno)
-        if isinstance(error, protocol.KafkaError):
-            needs = "READ permission on the group and its topics"
-            return translated(error, f"committing offsets of consumer group {group}", needs=needs)
+        if isinstance(error, (protocol.KafkaError, OSError)):
+            return translated(error, f"committing offsets of consumer group {group}", needs=_NEEDS)
         return error if isinstance(error, Exception) else ConnectError("the worker is stopping")
 
     def close(self) -> None:

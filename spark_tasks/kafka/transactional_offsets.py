@@ -17,7 +17,6 @@ from spark_tasks.kafka.errors import translated
 from spark_tasks.kafka.identity import ProducerIdentity
 
 _NEEDS = "READ permission on the group and its topics"
-_TOO_LARGE = "its metadata exceeds the brokers' offset.metadata.max.bytes"
 _NOT_A_MEMBER = (
     protocol.IllegalGenerationError, protocol.UnknownMemberIdError, protocol.RebalanceInProgressError,
     protocol.FencedInstanceIdError,
@@ -122,8 +121,7 @@ class TransactionalOffset:
             raise NotAMemberError(f"consumer group {self._generation.group} refused a commit: {error}") from error
         except (protocol.KafkaError, OSError) as error:
             doing = f"{doing} an offset of consumer group {self._generation.group}"
-            why = _TOO_LARGE if isinstance(error, protocol.OffsetMetadataTooLargeError) else None
-            raise translated(error, doing, why, needs=_NEEDS) from error
+            raise translated(error, doing, needs=_NEEDS) from error
 
 
 def _check(code: int) -> None:
