@@ -6,15 +6,13 @@ functions raise ConnectError.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest
 
+from spark_tasks.kafka.connections import Send
 from spark_tasks.kafka.errors import translating
-
-Send = Callable[[Any], Awaitable[Any]]
 
 
 class DescribedMember(NamedTuple):

@@ -20,9 +20,9 @@ from kafka.coordinator.heartbeat import Heartbeat
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
-from spark_tasks.errors import ConfigError, ConnectError, RetriableError
+from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.errors import KafkaUnavailableError, join_refusal, translated, translating
+from spark_tasks.kafka.errors import NOT_A_MEMBER, KafkaUnavailableError, join_refusal, translated, translating
 from spark_tasks.kafka.group_client import MemberClient, TopicPattern, subscribe_to_pattern
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.group_settings import ConsumerSettings
@@ -41,16 +41,6 @@ _SLACK_S: Final = 5.0  # for an IO thread that is busy with other members
 _UNKNOWN_S: Final = 1.0
 _NEEDS: Final = "READ permission on the group and its topics"
 _COMMIT_BACKOFF_MS: Final = 10  # after a retriable error, such as a coordinator that has just moved
-
-
-_LOST_MEMBERSHIP = (
-    protocol.CommitFailedError, protocol.RebalanceInProgressError, protocol.UnknownMemberIdError,
-    protocol.IllegalGenerationError,
-)  # fmt: skip
-
-
-class CommitRefusedError(RetriableError):
-    """The group has rebalanced. Another member, or this one, reads the uncommitted records again."""
 
 
 class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
@@ -321,8 +311,8 @@ class GroupConsumer:
         return {(tp.topic, tp.partition): item for tp, item in found.items() if item.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, metadata: str = "") -> None:
-        """Commits offsets, with metadata. Raises CommitRefusedError if this is no longer a member of the
-        current generation.
+        """Commits offsets, with metadata. Raises NotAMemberError if this is no longer a member of the current
+        generation.
         """
         try:
             committed = self.begin_commit(offsets, timeout_ms, dict.fromkeys(offsets, metadata))
@@ -355,12 +345,10 @@ class GroupConsumer:
         return ended
 
     def _commit_error(self, error: BaseException) -> BaseException:
-        group = self._settings.group_id
-        if isinstance(error, _LOST_MEMBERSHIP):
+        if isinstance(error, NOT_A_MEMBER):
             self._coordinator.request_rejoin()
-            return CommitRefusedError(f"consumer group {group} refused the commit: {error}")
         if isinstance(error, (protocol.KafkaError, OSError)):
-            return translated(error, f"committing offsets of consumer group {group}", needs=_NEEDS)
+            return translated(error, f"committing offsets of consumer group {self._settings.group_id}", needs=_NEEDS)
         return error if isinstance(error, Exception) else ConnectError("the worker is stopping")
 
     def close(self) -> None:

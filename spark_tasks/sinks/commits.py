@@ -9,8 +9,8 @@ from concurrent.futures import Future, wait
 from typing import Final
 
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError
-from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer
+from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError, NotAMemberError
+from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.metrics.task import TaskMetrics
 
 _logger = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class PendingOffsets:
             self._metrics.commit_failed()
             self._sent_at = float("-inf")
             raise
-        except CommitRefusedError as error:
+        except NotAMemberError as error:
             self._metrics.commit_skipped()
             _logger.warning("%s; records that were read since the last commit may be written again", error)
             self._refused()

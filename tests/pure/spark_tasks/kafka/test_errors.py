@@ -6,6 +6,7 @@ import kafka.errors as protocol
 import pytest
 
 from spark_tasks.kafka.errors import (
+    NOT_A_MEMBER,
     InvalidReplicationFactorError,
     KafkaAuthorizationError,
     KafkaRefusedError,
@@ -13,6 +14,7 @@ from spark_tasks.kafka.errors import (
     KafkaUnavailableError,
     LoginRefusedError,
     MetadataTooLargeError,
+    NotAMemberError,
     UnknownTopicError,
     UnsupportedVersionError,
     join_refusal,
@@ -56,6 +58,8 @@ def test_a_group_with_topics_that_its_member_may_not_read() -> None:
     (protocol.RequestTimedOutError("late"), KafkaTimedOutError),
     (protocol.NotLeaderForPartitionError("t"), KafkaUnavailableError),
     (protocol.InvalidConfigurationError("no such setting"), KafkaRefusedError),
+    *((error("moved on"), NotAMemberError) for error in NOT_A_MEMBER),
+    (protocol.FencedInstanceIdError("taken over"), KafkaRefusedError),
     (ConnectionResetError("reset by the broker"), KafkaUnavailableError),
 ])
 def test_calls_of_the_library_raise_our_errors_with_its_message(
