@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final
 
 import kafka.errors as protocol
@@ -21,6 +20,7 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.futures import complete, ended, fail
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import NOT_A_MEMBER, KafkaUnavailableError, join_refusal, translated, translating
 from spark_tasks.kafka.group_client import MemberClient, TopicPattern, subscribe_to_pattern
@@ -314,11 +314,10 @@ class GroupConsumer:
         """Commits offsets, with metadata. Raises NotAMemberError if this is no longer a member of the current
         generation.
         """
-        try:
-            committed = self.begin_commit(offsets, timeout_ms, dict.fromkeys(offsets, metadata))
-            committed.result(timeout_ms / 1000 + _SLACK_S)
-        except FutureTimeoutError as error:
-            raise KafkaUnavailableError("no response to a commit of offsets") from error
+        committed = self.begin_commit(offsets, timeout_ms, dict.fromkeys(offsets, metadata))
+        if not ended(committed, timeout_ms / 1000 + _SLACK_S):
+            raise KafkaUnavailableError("no response to a commit of offsets")
+        committed.result()
 
     def begin_commit(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int, metadata: Mapping[TopicPartition, str]
@@ -328,21 +327,21 @@ class GroupConsumer:
         """
         wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, metadata.get(tp, ""), -1)
                   for tp, offset in offsets.items()}
-        ended: Future[None] = Future()
+        committed: Future[None] = Future()
 
         async def commit() -> None:
             try:
                 await self._coordinator._commit_offsets_sync_async(wanted, timeout_ms)  # noqa: SLF001
             except BaseException as error:  # includes the cancellation when the IO thread ends
-                ended.set_exception(self._commit_error(error))
+                fail(committed, self._commit_error(error))
                 self._coordinator.wake()
                 if not isinstance(error, Exception):
                     raise
             else:
-                ended.set_result(None)
+                complete(committed, None)
 
         self._net.call_soon_threadsafe(commit)
-        return ended
+        return committed
 
     def _commit_error(self, error: BaseException) -> BaseException:
         if isinstance(error, NOT_A_MEMBER):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from typing import Final
 
+from spark_tasks.futures import ended
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError, NotAMemberError
 from spark_tasks.kafka.membership import GroupConsumer
@@ -102,7 +103,7 @@ class PendingOffsets:
         sent = self._sent
         if sent is None:
             return
-        if not wait([sent.response], RESPONSE_S).done:
+        if not ended(sent.response, RESPONSE_S):
             raise KafkaUnavailableError("no response to a commit of offsets")
         self._sent = None
         try:
