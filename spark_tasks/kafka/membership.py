@@ -183,16 +183,15 @@ class GroupConsumer:
         self._client: MemberClient | None = None
         self._subscription = SubscriptionState("none")
         self._pattern = None if settings.pattern is None else TopicPattern(settings.pattern)
-        try:
-            self._subscribe()  # before connecting, which fetches the metadata that a group leader needs
-            self._client = self._net.run(self._connect)
-            config["api_version"] = self._shared.manager.broker_version
-            self._coordinator = self._make_coordinator(self._client, config)
-        except Exception as error:
-            self._release()
-            if isinstance(error, protocol.KafkaError | OSError):
-                raise translated(error, "connecting to Kafka") from error
-            raise
+        with translating("connecting to Kafka"):
+            try:
+                self._subscribe()  # before connecting, which fetches the metadata that a group leader needs
+                self._client = self._net.run(self._connect)
+                config["api_version"] = self._shared.manager.broker_version
+                self._coordinator = self._make_coordinator(self._client, config)
+            except Exception:
+                self._release()
+                raise
         self._coordinator.wake = wake
         io.members.add(self)
 

@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 _NEEDS = "READ permission on the group and its topics"
 
+
 @dataclass(frozen=True, slots=True)
 class GroupGeneration:
     """A member of a group, in the generation in which it has the partitions for which it commits."""
