@@ -18,7 +18,7 @@ def run() -> None:
     _open_standard_streams()
     try:
         from heeler.cli.main import main  # noqa: PLC0415 - takes long enough for a Ctrl-C
-        from heeler.cli.process_exit import ExecutorsParent, ending_despite_plugins  # noqa: PLC0415 - with the next
+        from heeler.cli.support.process_exit import ExecutorsParent, ending_despite_plugins  # noqa: PLC0415 - with the next
 
         with ending_despite_plugins():
             try:

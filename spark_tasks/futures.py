@@ -105,6 +105,13 @@ def done(value: T) -> Future[T]:
     return future
 
 
+def failed(error: BaseException) -> Future[Any]:
+    """Returns a future that is complete, with this error."""
+    future: Future[Any] = Future()
+    future.set_exception(error)
+    return future
+
+
 def running() -> Future[Any]:
     """Returns a future whose work has begun, so that it cannot be cancelled."""
     future: Future[Any] = Future()

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from spark_tasks.futures import failed
+
 T = TypeVar("T")
 
 
@@ -44,9 +46,7 @@ class DaemonPool:
         try:
             return self.submit(function, *arguments)
         except RuntimeError as error:
-            failed: Future[T] = Future()
-            failed.set_exception(error)
-            return failed
+            return failed(error)
 
     def close(self) -> None:
         """Cancels calls that have not begun; does not wait for the others."""

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from actors.assignment.leader import RebalancePlan
 from actors.assignment.record_size import DEFAULT_RECORD_BYTES, MORE_ROOM
 from spark_tasks.errors import ConnectError
-from spark_tasks.kafka.group_queries import GROUPS_TOPIC, RECORD_LIMIT, Send, described_members, group_record_limit
+from spark_tasks.kafka.connections import Send
+from spark_tasks.kafka.group_queries import GROUPS_TOPIC, RECORD_LIMIT, described_members, group_record_limit
 from storage.log.record import shown
 
 _logger = logging.getLogger(__name__)

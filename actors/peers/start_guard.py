@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +19,7 @@ from actors.errors import ConflictError, NotFoundError, NotLeaderError, RequestR
 from actors.messages.requests import Ask, FenceZombies, Request, VerifyTaskStart
 from actors.peers.leader_client import LeaderClient
 from spark_tasks.errors import ConnectError, StartCancelledError
+from spark_tasks.futures import complete, ended, fail
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.task import StartGuard
 from storage.config.view import ConfigView
@@ -38,24 +38,13 @@ class _Reply:
     """The `reply` of an Ask, which the herder completes."""
 
     def __init__(self) -> None:
-        self._done = threading.Event()
-        self._error: BaseException | None = None
+        self.future: Future[Any] = Future()
 
-    def set(self, _value: Any = None) -> None:
-        self._done.set()
+    def set(self, value: Any = None) -> None:
+        complete(self.future, value)
 
     def set_exception(self, info: tuple[Any, BaseException, Any]) -> None:
-        self._error = info[1]
-        self._done.set()
-
-    def done(self) -> bool:
-        return self._done.is_set()
-
-    def result(self, timeout: float) -> None:
-        if not self._done.wait(timeout):
-            raise FutureTimeoutError
-        if self._error is not None:
-            raise self._error
+        fail(self.future, info[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +113,11 @@ class HerderGuard(StartGuard):
     def _ask(self, request: Request) -> None:
         reply = _Reply()
         self._peers.tell(Ask(request, reply))
-        self._wait(reply)
+        self._wait(reply.future)
 
-    def _wait(self, answer: _Reply | Future[None]) -> None:
+    def _wait(self, answer: Future[Any]) -> None:
         while not self._cancelled.is_set():
-            try:
-                answer.result(_POLL_S)
-            except FutureTimeoutError:
-                if answer.done():  # the answer itself is a timeout, which is retried
-                    raise
-            else:
+            if ended(answer, _POLL_S):
+                answer.result()
                 return
         raise StartCancelledError(f"The start of task {self._task} was cancelled")

@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,7 +25,9 @@ from actors.peers.producer_fencing import ProducerFencing
 from spark_tasks.config.client_properties import WorkerClients, client_properties, consumer_group
 from spark_tasks.dead_letters.replay_progress import check_progress, is_progress
 from spark_tasks.errors import ConfigError, ConnectError, plugin_code
-from spark_tasks.kafka.group_offsets import GroupOffsets, OffsetNotChangedError
+from spark_tasks.kafka.admin import KafkaAdmin, OffsetNotChangedError
+from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.group_lag import group_lag
 from spark_tasks.kafka.task_clients import consumer_settings
 from spark_tasks.plugins import Plugins
 from storage.config.view import ConfigView
@@ -128,8 +131,8 @@ class OffsetRequests:
     def _get(self, request: GetOffsets) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
         config, _ = self._connector(request.connector)
         if self._is_sink(config):
-            with self._group_offsets(config) as groups:
-                committed = groups.of(self._group(request.connector, config))
+            with closing(self._admin(config)) as admin:
+                committed = admin.group_offsets(self._group(request.connector, config))
             return [({"kafka_topic": topic, "kafka_partition": partition}, {"kafka_offset": offset})
                     for (topic, partition), offset in sorted(committed.items())]
         own = self._config.own_offsets(config)
@@ -150,12 +153,12 @@ class OffsetRequests:
     def lag(self, connector: ConnectorName, config: Mapping[str, str]) -> tuple[int, int]:
         """A sink's total lag in records, and the number of its topics' partitions; `config` is resolved.
 
-        See GroupOffsets.lag.
+        See `group_lag`.
         """
         properties = client_properties(self._config.clients, config, "consumer")
         settings = consumer_settings(connector, 0, config, properties)
-        with self._group_offsets(config) as groups:
-            return groups.lag(settings)
+        with closing(self._admin(config)) as admin:
+            return group_lag(admin, settings)
 
     # ------------------------------------------------------------ altering
     def _alter(self, request: AlterOffsets) -> str:
@@ -201,18 +204,18 @@ class OffsetRequests:
 
     def _alter_sink(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SinkConnector]) -> bool:
         group = self._group(request.connector, config)
-        with self._group_offsets(config) as groups:
+        with closing(self._admin(config)) as admin:
             if request.offsets is None:
-                elsewhere = plugin.alter_offsets(config, dict.fromkeys(groups.of(group)))
+                elsewhere = plugin.alter_offsets(config, dict.fromkeys(admin.group_offsets(group)))
                 try:
-                    groups.delete(group)
+                    admin.delete_group(group)
                 except OffsetNotChangedError as error:
                     raise ConnectError(f"Failed to reset the consumer group {group}: {error}. {_ZOMBIES}") from error
                 return elsewhere
             wanted = dict(sink_offset(*pair) for pair in request.offsets)
             elsewhere = plugin.alter_offsets(config, wanted)
             try:
-                groups.alter(group, wanted)
+                admin.alter_group_offsets(group, wanted)
             except OffsetNotChangedError as error:
                 raise ConnectError(
                     f"Failed to alter consumer group offsets for connector {request.connector} ({error}) either "
@@ -224,8 +227,9 @@ class OffsetRequests:
     def _group(self, name: ConnectorName, config: Mapping[str, str]) -> str:
         return consumer_group(name, client_properties(self._config.clients, config, "consumer"))
 
-    def _group_offsets(self, config: Mapping[str, str]) -> GroupOffsets:
-        return GroupOffsets(client_properties(self._config.clients, config, "admin"))
+    def _admin(self, config: Mapping[str, str]) -> KafkaAdmin:
+        settings = client_settings(client_properties(self._config.clients, config, "admin"))
+        return KafkaAdmin.connect(settings, "reading or changing the consumer group's offsets")
 
 
 def check_source_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:

@@ -19,7 +19,7 @@ def demo(bootstrap_servers: str | None, keep: bool) -> None:
     The files stay in the folder heeler-demo, except after a failure or Ctrl-C.
     """
     with errors_without_trace(), interrupting_signals():
-        from heeler.cli.flights import run_demo
+        from heeler.cli.support.flights import run_demo
 
         code = run_demo(bootstrap_servers, keep=keep)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""The command line. Each command has a file of its own."""
+"""The command line. A command is in the file with its name, or with that of its group (`connectors pause`)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from typing_extensions import override
 
 from heeler.cli.broker import broker
 from heeler.cli.cluster.connectors import connectors
+from heeler.cli.cluster.loggers import loggers
 from heeler.cli.cluster.offsets import offsets
-from heeler.cli.cluster.plugins import loggers, plugins
+from heeler.cli.cluster.plugins import plugins
 from heeler.cli.cluster.session import cluster_options, pass_on
 from heeler.cli.cluster.top import top
-from heeler.cli.cluster.validation import validate
+from heeler.cli.cluster.validate import validate
 from heeler.cli.completion import completion
 from heeler.cli.console.terminal import escape_what_cannot_be_encoded
 from heeler.cli.demo import demo
 from heeler.cli.doctor import doctor
-from heeler.cli.foreground import run
 from heeler.cli.install import install
-from heeler.cli.scaffold import new
+from heeler.cli.new import new
+from heeler.cli.run import run
 from heeler.cli.topics import topics
-from heeler.cli.trial import try_
+from heeler.cli.try_ import try_
 from heeler.cli.warm import warm
 from heeler.cli.worker import worker
 

@@ -43,7 +43,7 @@ def read(
     JSON values are shown as they are, other text as a string; bytes that are not text are written as \xff.
     """
     with errors_without_trace(), interrupting_signals(), asking_kafka():
-        from heeler.cli.records_text import record_line
+        from heeler.cli.support.records_text import record_line
 
         reader = _Reader(topic, broker_properties(bootstrap_servers, worker_config))
         try:

@@ -12,7 +12,7 @@ def warm() -> None:
     build.
     """
     import heeler.worker.process  # noqa: F401 - to be compiled
-    from heeler.cli.bytecode import compile_imported
+    from heeler.cli.support.bytecode import compile_imported
     from spark_tasks.spark.warm import prepare
 
     prepare()

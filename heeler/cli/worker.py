@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from heeler.cli.console.terminal import errors_without_trace
-from heeler.cli.process_exit import ExecutorsParent
+from heeler.cli.support.process_exit import ExecutorsParent
 
 
 @click.command()

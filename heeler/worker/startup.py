@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
 from actors.messages.commands import HerderAlive
@@ -15,6 +14,7 @@ from heeler.java_host.runtime import JavaRuntime
 from heeler.java_host.settings import JavaHostSettings
 from heeler.worker.config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.futures import ended
 from spark_tasks.plugins import Kind, Plugins, PluginVersionError, data_source_discovery
 from storage.daemon_pool import DaemonPool
 
@@ -72,18 +72,14 @@ def wait_for(future: Future[T], stop: threading.Event, still: Callable[[], objec
     another STILL_S seconds.
     """
     left = STILL_S
-    while True:
-        try:
-            return future.result(min(_POLL_S, left))
-        except FutureTimeoutError:
-            if future.done():
-                raise  # the function's own
-            if stop.is_set():
-                raise StoppedError("The worker was stopped before it had finished starting") from None
-            left -= _POLL_S
-            if left <= 0:
-                still()
-                left = STILL_S
+    while not ended(future, min(_POLL_S, left)):
+        if stop.is_set():
+            raise StoppedError("The worker was stopped before it had finished starting")
+        left -= _POLL_S
+        if left <= 0:
+            still()
+            left = STILL_S
+    return future.result()
 
 
 class HerderWatch:

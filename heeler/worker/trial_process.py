@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import wait
 from contextlib import suppress
 from typing import IO, Any, Final, NoReturn
 
@@ -22,6 +21,7 @@ from actors.errors import BadRequestError, ConflictError
 from spark_tasks.config.auto_tasks import stored
 from spark_tasks.config.masking import passwords, process_secrets
 from spark_tasks.errors import ConnectError, plugin_code
+from spark_tasks.futures import ended
 from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer, has_placeholder
 from spark_tasks.process.bounded_read import TooLongError, read_bounded
 from spark_tasks.process.descendants import kill_descendants
@@ -96,7 +96,7 @@ class Trials:
                                "for trials: find out why the providers do not respond, or restart the worker")
         looked_up = self._pool.try_submit(self._look_up, config)
         looked_up.add_done_callback(lambda _: self._look_ups.release())
-        if not wait([looked_up], self._look_up_s).done:
+        if not ended(looked_up, self._look_up_s):
             raise ConnectError("The config providers have not returned the values of the configuration's placeholders "
                                f"within {self._look_up_s:.0f} s: find out why they do not respond")
         return looked_up.result()

@@ -16,14 +16,15 @@ from typing_extensions import override
 
 from spark_tasks.arrays.buffers import string_array
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type, at_least
+from spark_tasks.connectors.numbered_tasks import TaskNumber, numbered
+from spark_tasks.connectors.offset_checks import check_count
 from spark_tasks.connectors.read_limits import max_rows
 from spark_tasks.data.columns import SCHEMA_KEY, one_topic
 from spark_tasks.data.rows import as_value, value_field
 from spark_tasks.data.schema import STRING, to_text
-from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import AlteredOffsets, Options, SourceConnector, SourceOffset, SourcePartition
 
-_INDEX, _COUNT = "datagen.task.index", "datagen.task.count"
+_NAME = "datagen"
 _BATCH = 65_536
 _BATCH_BYTES = 32 * 1024 * 1024  # of payloads in a record batch
 _MAX_ROWS = 2_000_000  # in a batch
@@ -59,8 +60,7 @@ class DatagenSourceConnector(SourceConnector):
         """Distributes the streams to tasks. Returns no task without a stream."""
         streams = int(self.config_def.parse(self.config)["streams"]) or max_tasks
         count = min(max_tasks, streams)
-        own = {"streams": str(streams), _COUNT: str(count)}
-        return [{**self.config, **own, _INDEX: str(index)} for index in range(count)]
+        return numbered(_NAME, {**self.config, "streams": str(streams)}, count)
 
     @classmethod
     @override
@@ -78,9 +78,8 @@ class DatagenSourceConnector(SourceConnector):
     def alter_offsets(cls, config: Options, offsets: AlteredOffsets) -> bool:
         """Raises ConnectError unless each sequence is a non-negative number."""
         for _, offset in offsets:
-            sequence = 0 if offset is None else offset.get("sequence")
-            if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
-                raise ConnectError("The value for the 'sequence' key in the offset should be a non-negative number")
+            if offset is not None:
+                check_count(offset, "sequence")
         return True
 
 
@@ -90,7 +89,7 @@ class DatagenData(DataSource):  # type: ignore[misc]  # PySpark has no types
     @classmethod
     @override
     def name(cls) -> str:
-        return "datagen"
+        return _NAME
 
     def schema(self) -> str:
         """Returns the names of the columns of Connect records."""
@@ -99,9 +98,9 @@ class DatagenData(DataSource):  # type: ignore[misc]  # PySpark has no types
     @override
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = dict(self.options)
+        task = TaskNumber.taken(_NAME, options)
         parsed = DatagenSourceConnector.config_def.parse(options)
-        index, count = int(options.get(_INDEX, 0)), int(options.get(_COUNT, 1))
-        streams = range(index, parsed["streams"] or 1, count)
+        streams = range(task.index, parsed["streams"] or 1, task.count)
         return DatagenReader(parsed["topic"], list(streams), parsed["records"], parsed["rate"], parsed["payload.bytes"],
                              parsed["pace.ms"] / 1000)
 

@@ -14,8 +14,8 @@ from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSp
 from kafka.protocol.metadata import CoordinatorType, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from spark_tasks.kafka.connections import Connections, Deadline
-from spark_tasks.kafka.errors import UnknownTopicError, error_of_read, is_retriable, translated
+from spark_tasks.kafka.connections import Connections, Deadline, Send
+from spark_tasks.kafka.errors import UnknownTopicError, error_of_read, is_retriable, translating
 from spark_tasks.kafka.identity import ProducerIdentity
 
 T = TypeVar("T")
@@ -29,6 +29,10 @@ _UNKNOWN_TOPIC_MS: Final = 3_000  # time for all brokers to learn of a new topic
 _REBOOTSTRAP_AFTER: Final = 6  # attempts without a response, about a second of backoff
 _BROKER_WAIT_MS: Final = 2_000  # at least, for offsets "by now"; a busy broker responds sooner
 _NO_ANSWER: Final = (protocol.KafkaConnectionError, protocol.NodeNotReadyError, protocol.KafkaTimeoutError, OSError)
+# The coordinator writes the markers of a transaction within milliseconds. A producer that begins the next transaction
+# in that time gets CONCURRENT_TRANSACTIONS; a long backoff would then take most of the time of a small transaction.
+_FIRST_COORDINATOR_WAIT_MS: Final = 1.0
+_LARGEST_COORDINATOR_WAIT_MS: Final = 100.0
 _DESCRIBE: Final = "DESCRIBE permission on the topic"
 _PRODUCE: Final = "IDEMPOTENT_WRITE permission on the cluster, or WRITE permission on any topic"
 
@@ -115,11 +119,26 @@ class KafkaCluster:
         """Closes all connections. The object cannot be used afterwards."""
         self.io.close()
 
+    def at_coordinator(
+        self, key: str, attempt: Callable[[Send], Awaitable[T]], doing: str, needs: str, *,
+        timeout_ms: float = DEFAULT_TIMEOUT_MS, kind: CoordinatorType = CoordinatorType.TRANSACTION,
+    ) -> T:  # fmt: skip
+        """Runs `attempt` on the IO thread, repeatedly while its error is retriable. Its argument sends a request to the
+        coordinator of the transactional id or group `key`. `doing`, `needs`: see `translated`.
+        """
+
+        async def send(request: Any) -> Any:
+            return await self.io.send(request, await self.io.coordinator(key, kind))
+
+        async def attempts() -> T:
+            return await self.retrying_at_coordinator(key, lambda: attempt(send), deadline, kind)
+
+        deadline = Deadline(timeout_ms, first_ms=_FIRST_COORDINATOR_WAIT_MS, largest_ms=_LARGEST_COORDINATOR_WAIT_MS)
+        return self._run(doing, needs, attempts)
+
     def _run(self, doing: str, needs: str, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        try:
+        with translating(doing, needs):
             return self.io.run(function, *arguments)
-        except (protocol.KafkaError, OSError) as error:
-            raise translated(error, doing, needs=needs) from error
 
     # The methods below run on the IO thread.
 

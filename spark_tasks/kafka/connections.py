@@ -26,6 +26,7 @@ from spark_tasks.kafka.transports import TcpTransport, TlsTransport
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Send = Callable[[Any], Awaitable[Any]]  # sends a request, and returns the response
 
 # More than any fetch response, but less than 0x48545450: "HTTP", the start of an HTTP server's response, as a length.
 _MAX_RESPONSE_BYTES: Final = 1 << 30

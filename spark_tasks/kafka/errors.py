@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import Final, Self
 
 import kafka.errors as protocol
 from typing_extensions import override
@@ -93,6 +93,12 @@ class MetadataTooLargeError(KafkaRefusedError):
     """The text that is to be committed with an offset exceeds the broker's offset.metadata.max.bytes."""
 
 
+class NotAMemberError(RetriableError):
+    """The group has rebalanced: this is no longer a member of its current generation and may not commit offsets.
+    Another member, or this one after it has joined again, reads the uncommitted records again.
+    """
+
+
 class ProducerFencedError(KafkaRefusedError):
     """There is a newer producer epoch: another task has taken over the transactional id, or the coordinator has aborted
     the transaction. No record of the batch becomes visible.
@@ -151,10 +157,17 @@ _REFUSALS: tuple[tuple[tuple[type[Exception], ...], type[KafkaRefusedError]], ..
 )
 # Retriable for Kafka's clients, too: a batch was damaged on its way to the broker.
 _RETRIABLE = (protocol.RetriableError, protocol.CorruptRecordError, protocol.UnknownBrokerIdError, OSError)
+# FENCED_INSTANCE_ID is not one of them: another member has taken over the group.instance.id, and a retry cannot change
+# that. It is fatal for Java's consumer, too. To commits without such an id, as in transactions, brokers never reply so.
+NOT_A_MEMBER: Final = (
+    protocol.CommitFailedError, protocol.RebalanceInProgressError, protocol.UnknownMemberIdError,
+    protocol.IllegalGenerationError,
+)  # fmt: skip
 # Alerts of a broker that does not accept this client. With TLS 1.3, they arrive after the handshake.
 _TLS_ALERT = re.compile(
     r"ALERT_(?:\w*CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE|PROTOCOL_VERSION|INSUFFICIENT_SECURITY)")
 _RETRIES: tuple[tuple[tuple[type[Exception], ...], type[RetriableError]], ...] = (
+    (NOT_A_MEMBER, NotAMemberError),
     ((protocol.UnknownTopicOrPartitionError,), UnknownTopicError),
     ((protocol.KafkaTimeoutError, protocol.RequestTimedOutError), KafkaTimedOutError),
     (_RETRIABLE, KafkaUnavailableError),
@@ -192,10 +205,12 @@ def is_retriable(error: BaseException) -> bool:
 
 @contextmanager
 def translating(doing: str = "", needs: str = "") -> Iterator[None]:
-    """A context manager for calls of kafka-python. Raises its errors as `translated` returns them."""
+    """A context manager for calls of kafka-python. Raises its errors, and those of the network, as `translated` returns
+    them.
+    """
     try:
         yield
-    except protocol.KafkaError as error:
+    except (protocol.KafkaError, OSError) as error:
         raise translated(error, doing, needs=needs) from error
 
 
@@ -209,6 +224,8 @@ def translated(error: BaseException, doing: str = "", why: str | None = None, ne
         needs = "WRITE permission on the transactional id"
     if needs and isinstance(error, protocol.AuthorizationError):
         why = f"{type(error).__name__}: the principal of this client needs {needs}"
+    if isinstance(error, protocol.OffsetMetadataTooLargeError):
+        why = "the metadata of an offset exceeds the brokers' offset.metadata.max.bytes"
     text = f"{doing}: {why or error}" if doing else why or str(error)
     code = int(getattr(error, "errno", -1) or -1)
     for kinds, refusal in _REFUSALS:

@@ -6,16 +6,13 @@ functions raise ConnectError.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
-import kafka.errors as protocol
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest
 
-from spark_tasks.kafka.errors import translated
-
-Send = Callable[[Any], Awaitable[Any]]
+from spark_tasks.kafka.connections import Send
+from spark_tasks.kafka.errors import translating
 
 
 class DescribedMember(NamedTuple):
@@ -49,7 +46,5 @@ async def described_members(send: Send, group_id: str) -> list[DescribedMember]:
 
 
 async def _answer(send: Send, request: Any) -> Any:
-    try:
+    with translating(type(request).__name__):
         return await send(request)
-    except protocol.KafkaError as error:
-        raise translated(error, type(request).__name__) from error

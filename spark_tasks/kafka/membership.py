@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final
 
 import kafka.errors as protocol
@@ -20,9 +19,10 @@ from kafka.coordinator.heartbeat import Heartbeat
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
-from spark_tasks.errors import ConfigError, ConnectError, RetriableError
+from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.futures import complete, ended, fail
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError, join_refusal, translated
+from spark_tasks.kafka.errors import NOT_A_MEMBER, KafkaUnavailableError, join_refusal, translated, translating
 from spark_tasks.kafka.group_client import MemberClient, TopicPattern, subscribe_to_pattern
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.group_settings import ConsumerSettings
@@ -39,17 +39,8 @@ SETTLED_S: Final = 10.0  # after a join; the other tasks of a new connector have
 _SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
 _SLACK_S: Final = 5.0  # for an IO thread that is busy with other members
 _UNKNOWN_S: Final = 1.0
+_NEEDS: Final = "READ permission on the group and its topics"
 _COMMIT_BACKOFF_MS: Final = 10  # after a retriable error, such as a coordinator that has just moved
-
-
-_LOST_MEMBERSHIP = (
-    protocol.CommitFailedError, protocol.RebalanceInProgressError, protocol.UnknownMemberIdError,
-    protocol.IllegalGenerationError,
-)  # fmt: skip
-
-
-class CommitRefusedError(RetriableError):
-    """The group has rebalanced. Another member, or this one, reads the uncommitted records again."""
 
 
 class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
@@ -192,16 +183,15 @@ class GroupConsumer:
         self._client: MemberClient | None = None
         self._subscription = SubscriptionState("none")
         self._pattern = None if settings.pattern is None else TopicPattern(settings.pattern)
-        try:
-            self._subscribe()  # before connecting, which fetches the metadata that a group leader needs
-            self._client = self._net.run(self._connect)
-            config["api_version"] = self._shared.manager.broker_version
-            self._coordinator = self._make_coordinator(self._client, config)
-        except Exception as error:
-            self._release()
-            if isinstance(error, protocol.KafkaError | OSError):
-                raise translated(error, "connecting to Kafka") from error
-            raise
+        with translating("connecting to Kafka"):
+            try:
+                self._subscribe()  # before connecting, which fetches the metadata that a group leader needs
+                self._client = self._net.run(self._connect)
+                config["api_version"] = self._shared.manager.broker_version
+                self._coordinator = self._make_coordinator(self._client, config)
+            except Exception:
+                self._release()
+                raise
         self._coordinator.wake = wake
         io.members.add(self)
 
@@ -315,22 +305,18 @@ class GroupConsumer:
 
     def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         wanted = [KafkaTopicPartition(*tp) for tp in partitions]
-        try:
+        with translating(f"reading the offsets of consumer group {self._settings.group_id}", _NEEDS):
             found = self._coordinator.fetch_committed_offsets(wanted, timeout_ms=_FETCH_TIMEOUT_MS)
-        except protocol.KafkaError as error:
-            doing = f"reading the offsets of consumer group {self._settings.group_id}"
-            raise translated(error, doing, needs="READ permission on the group and its topics") from error
         return {(tp.topic, tp.partition): item for tp, item in found.items() if item.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, metadata: str = "") -> None:
-        """Commits offsets, with metadata. Raises CommitRefusedError if this is no longer a member of the
-        current generation.
+        """Commits offsets, with metadata. Raises NotAMemberError if this is no longer a member of the current
+        generation.
         """
-        try:
-            committed = self.begin_commit(offsets, timeout_ms, dict.fromkeys(offsets, metadata))
-            committed.result(timeout_ms / 1000 + _SLACK_S)
-        except FutureTimeoutError as error:
-            raise KafkaUnavailableError("no response to a commit of offsets") from error
+        committed = self.begin_commit(offsets, timeout_ms, dict.fromkeys(offsets, metadata))
+        if not ended(committed, timeout_ms / 1000 + _SLACK_S):
+            raise KafkaUnavailableError("no response to a commit of offsets")
+        committed.result()
 
     def begin_commit(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int, metadata: Mapping[TopicPartition, str]
@@ -340,33 +326,27 @@ class GroupConsumer:
         """
         wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, metadata.get(tp, ""), -1)
                   for tp, offset in offsets.items()}
-        ended: Future[None] = Future()
+        committed: Future[None] = Future()
 
         async def commit() -> None:
             try:
                 await self._coordinator._commit_offsets_sync_async(wanted, timeout_ms)  # noqa: SLF001
             except BaseException as error:  # includes the cancellation when the IO thread ends
-                ended.set_exception(self._commit_error(error))
+                fail(committed, self._commit_error(error))
                 self._coordinator.wake()
                 if not isinstance(error, Exception):
                     raise
             else:
-                ended.set_result(None)
+                complete(committed, None)
 
         self._net.call_soon_threadsafe(commit)
-        return ended
+        return committed
 
     def _commit_error(self, error: BaseException) -> BaseException:
-        group = self._settings.group_id
-        if isinstance(error, _LOST_MEMBERSHIP):
+        if isinstance(error, NOT_A_MEMBER):
             self._coordinator.request_rejoin()
-            return CommitRefusedError(f"consumer group {group} refused the commit: {error}")
-        if isinstance(error, protocol.OffsetMetadataTooLargeError):
-            text = "the metadata of an offset exceeds offset.metadata.max.bytes, so the offset is not committed"
-            return MetadataTooLargeError(f"consumer group {group}: {text}", error.errno)
-        if isinstance(error, protocol.KafkaError):
-            needs = "READ permission on the group and its topics"
-            return translated(error, f"committing offsets of consumer group {group}", needs=needs)
+        if isinstance(error, (protocol.KafkaError, OSError)):
+            return translated(error, f"committing offsets of consumer group {self._settings.group_id}", needs=_NEEDS)
         return error if isinstance(error, Exception) else ConnectError("the worker is stopping")
 
     def close(self) -> None:

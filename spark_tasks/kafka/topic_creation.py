@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Self
-
-import kafka.errors as protocol
 
 from spark_tasks.config.client_properties import WorkerClients, client_properties
 from spark_tasks.config.topic_groups import TopicGroups, TopicSettings
 from spark_tasks.kafka.cluster import KafkaCluster
-from spark_tasks.kafka.connections import net_client
-from spark_tasks.kafka.errors import UnknownTopicError, translated
+from spark_tasks.kafka.errors import UnknownTopicError
 from spark_tasks.kafka.task_clients import connection_settings
 
 _logger = logging.getLogger(__name__)
@@ -46,21 +44,11 @@ class TopicCreation:
 
 def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) -> None:
     """Creates the topic unless it exists. `admin`: kafka-python's connection settings. Raises ConnectError."""
-    from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - rarely needed
+    from spark_tasks.kafka.admin import KafkaAdmin  # noqa: PLC0415 - rarely needed
 
-    try:
-        client = KafkaAdminClient(**admin, kafka_client=net_client)
-    except protocol.KafkaError as error:
-        raise translated(error, f"creating topic {topic}") from error
-    try:
-        numbers = {"num_partitions": wanted.partitions, "replication_factor": wanted.replication_factor}
-        client.create_topics({topic: {**numbers, "configs": dict(wanted.configs)}}, wait_for_metadata=True)
-        count = "the default number of" if wanted.partitions < 0 else wanted.partitions
-        _logger.info("Created topic %s with %s partition%s", topic, count, "" if count == 1 else "s")
-    except protocol.TopicAlreadyExistsError:
-        _logger.debug("Another client has created topic %s in the meantime", topic)
-    except protocol.KafkaError as error:
-        needs = "CREATE permission on the topic or the cluster; or create the topic yourself"
-        raise translated(error, f"creating topic {topic}", needs=needs) from error
-    finally:
-        client.close()
+    with closing(KafkaAdmin.connect(admin, f"creating topic {topic}")) as client:
+        if client.create_topic(topic, wanted.partitions, wanted.replication_factor, wanted.configs, wait=True):
+            count = "the default number of" if wanted.partitions < 0 else wanted.partitions
+            _logger.info("Created topic %s with %s partition%s", topic, count, "" if count == 1 else "s")
+        else:
+            _logger.debug("Another client has created topic %s in the meantime", topic)

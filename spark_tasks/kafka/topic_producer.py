@@ -39,10 +39,8 @@ class TopicProducer:
         """Appends a record, then calls one of the two functions, on any thread. (A future would add a third to a
         record's CPU time.) Records that are sent one after the other have that order in their partition.
         """
-        try:
+        with translating():
             acknowledged = self._producer.send(self._topic, key=key, value=value)
-        except protocol.KafkaError as error:
-            raise translated(error) from error
         acknowledged.add_callback(lambda meta: appended((meta.partition, meta.offset)))
         acknowledged.add_errback(lambda error: failed(_ours(error)))
 

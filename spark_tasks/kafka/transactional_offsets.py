@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import kafka.errors as protocol
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 
-from spark_tasks.errors import RetriableError
-from spark_tasks.kafka.cluster import DEFAULT_TIMEOUT_MS, KafkaCluster, TopicPartition
-from spark_tasks.kafka.connections import Deadline
-from spark_tasks.kafka.errors import translated
+from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.connections import Send
 from spark_tasks.kafka.identity import ProducerIdentity
 
+T = TypeVar("T")
+
 _NEEDS = "READ permission on the group and its topics"
-_TOO_LARGE = "its metadata exceeds the brokers' offset.metadata.max.bytes"
-_NOT_A_MEMBER = (
-    protocol.IllegalGenerationError, protocol.UnknownMemberIdError, protocol.RebalanceInProgressError,
-    protocol.FencedInstanceIdError,
-)
-
-
-class NotAMemberError(RetriableError):
-    """The group has rebalanced, so that the member may not commit offsets any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,37 +41,33 @@ class TransactionalOffset:
         """Returns the offset and its metadata, None if there is none. Waits for the end of a transaction that has
         committed one.
         """
-        return self._run("reading", self._fetch)  # type: ignore[no-any-return]
+        return self._at_group("reading", self._fetch)
 
     def add_to(self, identity: ProducerIdentity) -> None:
         """Adds the group to the transaction, before `commit`. The transaction may begin with it."""
-        deadline = Deadline(DEFAULT_TIMEOUT_MS, first_ms=1.0, largest_ms=100.0)
-        transactional_id = identity.transactional_id or ""
+        transactional_id, group = identity.transactional_id or "", self._generation.group
 
-        async def attempt() -> None:
-            response = await self._cluster.io.send(
-                AddOffsetsToTxnRequest(
-                    transactional_id=transactional_id, producer_id=identity.producer_id,
-                    producer_epoch=identity.epoch, group_id=self._generation.group, max_version=3,
-                ),
-                await self._cluster.io.coordinator(transactional_id),
-            )
+        async def attempt(send: Send) -> None:
+            response = await send(AddOffsetsToTxnRequest(
+                transactional_id=transactional_id, producer_id=identity.producer_id,
+                producer_epoch=identity.epoch, group_id=group, max_version=3,
+            ))
             _check(response.error_code)
 
-        self._translated("adding to a transaction", lambda: self._cluster.io.run(
-            self._cluster.retrying_at_coordinator, transactional_id, attempt, deadline))
+        self._cluster.at_coordinator(
+            transactional_id, attempt, f"adding to a transaction an offset of consumer group {group}", _NEEDS)
 
     def commit(self, identity: ProducerIdentity, offset: int, metadata: str) -> None:
         """Commits an offset with metadata if the transaction is committed. Raises NotAMemberError and
         MetadataTooLargeError, after which a shorter text can be committed.
         """
 
-        async def attempt() -> None:
+        async def attempt(send: Send) -> None:
             kind, current, (topic, number) = TxnOffsetCommitRequest, self._generation, self._partition
             part = kind.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition(
                 partition_index=number, committed_offset=offset, committed_leader_epoch=-1,
                 committed_metadata=metadata)
-            response = await self._send(kind(
+            response = await send(kind(
                 transactional_id=identity.transactional_id, group_id=current.group,
                 producer_id=identity.producer_id, producer_epoch=identity.epoch,
                 generation_id=current.number, member_id=current.member, group_instance_id=None,
@@ -88,12 +76,12 @@ class TransactionalOffset:
             ))
             _check(response.topics[0].partitions[0].error_code)
 
-        self._run("committing", attempt)
+        self._at_group("committing", attempt)
 
-    async def _fetch(self) -> tuple[int, str] | None:
+    async def _fetch(self, send: Send) -> tuple[int, str] | None:
         kind, (topic, number) = OffsetFetchRequest, self._partition
         groups = kind.OffsetFetchRequestGroup
-        response = await self._send(kind(
+        response = await send(kind(
             group_id=self._generation.group,
             topics=[kind.OffsetFetchRequestTopic(name=topic, partition_indexes=[number])],
             groups=[groups(group_id=self._generation.group, topics=[
@@ -106,24 +94,10 @@ class TransactionalOffset:
         _check(part.error_code)
         return None if part.committed_offset < 0 else (part.committed_offset, part.metadata or "")
 
-    async def _send(self, request: Any) -> Any:
-        io = self._cluster.io
-        return await io.send(request, await io.coordinator(self._generation.group, CoordinatorType.GROUP))
-
-    def _run(self, doing: str, attempt: Any) -> Any:
-        deadline = Deadline(DEFAULT_TIMEOUT_MS, first_ms=1.0, largest_ms=100.0)
-        return self._translated(doing, lambda: self._cluster.io.run(
-            self._cluster.retrying_at_coordinator, self._generation.group, attempt, deadline, CoordinatorType.GROUP))
-
-    def _translated(self, doing: str, call: Any) -> Any:
-        try:
-            return call()
-        except _NOT_A_MEMBER as error:
-            raise NotAMemberError(f"consumer group {self._generation.group} refused a commit: {error}") from error
-        except (protocol.KafkaError, OSError) as error:
-            doing = f"{doing} an offset of consumer group {self._generation.group}"
-            why = _TOO_LARGE if isinstance(error, protocol.OffsetMetadataTooLargeError) else None
-            raise translated(error, doing, why, needs=_NEEDS) from error
+    def _at_group(self, doing: str, attempt: Callable[[Send], Awaitable[T]]) -> T:
+        group = self._generation.group
+        doing = f"{doing} an offset of consumer group {group}"
+        return self._cluster.at_coordinator(group, attempt, doing, _NEEDS, kind=CoordinatorType.GROUP)
 
 
 def _check(code: int) -> None:

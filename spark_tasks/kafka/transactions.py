@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, Final
 
 import kafka.errors as protocol
@@ -15,14 +14,10 @@ from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import DEFAULT_TIMEOUT_MS, KafkaCluster, TopicPartition
-from spark_tasks.kafka.connections import Deadline
-from spark_tasks.kafka.errors import TransactionAbortableError, translated
+from spark_tasks.kafka.connections import Send
+from spark_tasks.kafka.errors import TransactionAbortableError
 from spark_tasks.kafka.identity import ProducerIdentity
 
-# The coordinator writes the markers of a transaction within milliseconds. A producer that begins the next transaction
-# in that time gets CONCURRENT_TRANSACTIONS; a long backoff would then take most of the time of a small transaction.
-_FIRST_WAIT_MS: Final = 1.0
-_LARGEST_WAIT_MS: Final = 100.0
 _GIVE_UP_MS: Final = 2_000.0
 _LIKELY_TIMEOUT_MS: Final = 2_000.0
 
@@ -131,24 +126,17 @@ class TransactionOwner:
         self, doing: str, function: Callable[..., Awaitable[None]], *arguments: Any, timeout_ms: float | None = None
     ) -> None:
         doing = f"{doing} the transaction of {self._transactional_id}"
-        attempt, cluster = partial(function, *arguments), self._cluster
-        limit = self._timeout_ms if timeout_ms is None else timeout_ms
-        deadline = Deadline(limit, first_ms=_FIRST_WAIT_MS, largest_ms=_LARGEST_WAIT_MS)
-        try:
-            cluster.io.run(cluster.retrying_at_coordinator, self._transactional_id, attempt, deadline)
-        except (protocol.KafkaError, OSError) as error:
-            raise translated(error, doing, needs="WRITE permission on the topics") from error
+        self._cluster.at_coordinator(
+            self._transactional_id, lambda send: function(send, *arguments), doing, "WRITE permission on the topics",
+            timeout_ms=self._timeout_ms if timeout_ms is None else timeout_ms)
 
     # The methods below run on the IO thread.
 
-    async def _send(self, request: Any) -> Any:
-        return await self._cluster.io.send(request, await self._cluster.io.coordinator(self._transactional_id))
+    async def _add(self, send: Send, partitions: list[TopicPartition]) -> None:
+        await _add_partitions(send, self.identity, partitions)
 
-    async def _add(self, partitions: list[TopicPartition]) -> None:
-        await _add_partitions(self._send, self.identity, partitions)
-
-    async def _end(self, committed: bool) -> None:
-        response = await self._send(
+    async def _end(self, send: Send, committed: bool) -> None:
+        response = await send(
             EndTxnRequest(
                 transactional_id=self._transactional_id,
                 producer_id=self.identity.producer_id,
@@ -194,7 +182,7 @@ class TransactionMember:
 
 
 async def _add_partitions(
-    send: Callable[[Any], Awaitable[Any]], identity: ProducerIdentity, partitions: Iterable[TopicPartition]
+    send: Send, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
 ) -> None:
     topics: dict[str, list[int]] = defaultdict(list)
     for topic, partition in partitions:

@@ -78,8 +78,8 @@ class Connector(ABC):
         """
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """Returns at most `max_tasks` configurations with string values, one for each task. By default one task with
-        the connector's configuration.
+        """Returns at most `max_tasks` configurations with string values, one for each task. By default, all of them are
+        the connector's configuration: a source has one such task, a sink `max_tasks`.
         """
         return [self.config]
 
@@ -141,6 +141,10 @@ class SinkConnector(Connector):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         cls.mistake = vars(cls).get("mistake") or _shape_mistake(cls, "accepts", cls.accepts)
+
+    @override
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
+        return [self.config] * max_tasks  # Kafka distributes the partitions among them
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from typing import Final
 
+from spark_tasks.futures import ended
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError
-from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer
+from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError, NotAMemberError
+from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.metrics.task import TaskMetrics
 
 _logger = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ class PendingOffsets:
         sent = self._sent
         if sent is None:
             return
-        if not wait([sent.response], RESPONSE_S).done:
+        if not ended(sent.response, RESPONSE_S):
             raise KafkaUnavailableError("no response to a commit of offsets")
         self._sent = None
         try:
@@ -111,7 +112,7 @@ class PendingOffsets:
             self._metrics.commit_failed()
             self._sent_at = float("-inf")
             raise
-        except CommitRefusedError as error:
+        except NotAMemberError as error:
             self._metrics.commit_skipped()
             _logger.warning("%s; records that were read since the last commit may be written again", error)
             self._refused()

@@ -25,8 +25,9 @@ from spark_tasks.dead_letters.letters_in_group import LettersInGroup
 from spark_tasks.dead_letters.letters_once import Search, warn_of_repeats
 from spark_tasks.dead_letters.written_letters import WrittenLetters, parsed
 from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.errors import NotAMemberError
 from spark_tasks.kafka.membership import GroupConsumer
-from spark_tasks.kafka.transactional_offsets import GroupGeneration, NotAMemberError
+from spark_tasks.kafka.transactional_offsets import GroupGeneration
 from spark_tasks.sinks.marks import Marks
 
 

@@ -24,7 +24,7 @@ import psutil
 from confluent_kafka import Producer
 
 from heeler.cli.cluster.rest_client import RestClient
-from heeler.cli.worker_process import WorkerProcess
+from heeler.cli.support.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.jars import classpath, resolve

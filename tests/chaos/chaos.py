@@ -33,7 +33,7 @@ import psutil
 import pyarrow.parquet as pq
 
 from heeler.cli.cluster.rest_client import RestError
-from heeler.cli.worker_process import WorkerProcess
+from heeler.cli.support.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.connectors.verify import read_summary
 from tests.chaos.behind import Behind

@@ -11,7 +11,7 @@ import psutil
 import pyarrow.dataset
 import pytest
 
-from heeler.cli.flights import PARTITIONS
+from heeler.cli.support.flights import PARTITIONS
 from spark_tasks.connectors.parquet.file_names import parse
 from tests.rigs.support import wait_until
 from tests.rigs.workers import leftovers, wait_gone

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from heeler.cli.worker_process import WorkerProcess
+from heeler.cli.support.worker_process import WorkerProcess
 from tests.rigs.support import wait_until
 from tests.rigs.topic_reader import read_topic
 from tests.rigs.workers import JSON, READY_S, Kafka, Rig, processes_of, wait_gone, worker_settings

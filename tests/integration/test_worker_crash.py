@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from heeler.cli.worker_process import WorkerProcess
+from heeler.cli.support.worker_process import WorkerProcess
 from spark_tasks.connectors.verify import read_summary
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, READY_S, Rig, processes_of, wait_gone, worker_settings

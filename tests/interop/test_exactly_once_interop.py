@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from heeler.cli.cluster.rest_client import RestClient, RestError
-from heeler.cli.worker_process import WorkerProcess
+from heeler.cli.support.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from tests.rigs.connector_states import states_of
 from tests.rigs.exactly_once_tasks import visible

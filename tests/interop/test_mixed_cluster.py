@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from heeler.cli.worker_process import WorkerProcess
+from heeler.cli.support.worker_process import WorkerProcess
 from tests.rigs.cluster import Cluster
 from tests.rigs.connector_states import states_of
 from tests.rigs.java_worker import TIMES, JavaWorker

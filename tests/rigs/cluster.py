@@ -12,7 +12,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from heeler.cli.cluster.rest_client import RestError
-from heeler.cli.worker_process import WorkerProcess
+from heeler.cli.support.worker_process import WorkerProcess
 from spark_tasks.connectors.intervals import SequenceSummary
 from spark_tasks.connectors.verify import read_summary
 from tests.rigs.nursery import launcher

@@ -35,7 +35,7 @@ from confluent_kafka.admin import (
 )
 
 from heeler.cli.cluster.rest_client import RestClient, RestError
-from heeler.cli.worker_process import WorkerProcess
+from heeler.cli.support.worker_process import WorkerProcess
 from tests.rigs.connector_states import states_of
 from tests.rigs.nursery import launcher
 from tests.rigs.support import wait_until

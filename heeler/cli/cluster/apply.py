@@ -1,14 +1,15 @@
-"""`heeler connectors apply`, `create` and `delete`: makes the connectors of a cluster match files."""
+"""`heeler connectors apply`: makes the connectors of a cluster match files."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from heeler.cli.cluster.create import post
 from heeler.cli.cluster.session import (
     FILES,
     NO,
@@ -17,7 +18,6 @@ from heeler.cli.cluster.session import (
     ClusterSession,
     cluster_command,
     confirm,
-    connector_argument,
     each,
 )
 from heeler.cli.console.safe_text import safe, safe_message
@@ -25,7 +25,7 @@ from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
     from heeler.cli.cluster.config_files import Wanted
-    from heeler.cli.cluster.plan import Change, Mask
+    from heeler.cli.cluster.plan import Change
 
 _SIGNS: Final = {"create": ("+", "green"), "change": ("~", "yellow"), "delete": ("-", "red")}
 _DONE: Final = {"create": "created", "change": "changed", "delete": "deleted"}
@@ -73,47 +73,6 @@ def apply(
         return ChangeMade(_DONE[change.action.value])
 
     return each(session, {change.name: change.action.value for change in pending}, act)
-
-
-@click.command()
-@click.argument("paths", nargs=-1, required=True, type=FILES, metavar="FILE...")
-@click.option("--state", type=click.Choice(["running", "paused", "stopped"]), help="Create them in this state.")
-@cluster_command
-def create(session: ClusterSession, paths: tuple[Path, ...], state: str | None) -> int:
-    """Create the connectors of files (JSON, YAML, properties). A connector that already exists is an error."""
-    from dataclasses import replace
-
-    from heeler.cli.cluster.config_files import read_connectors
-    from heeler.cli.cluster.secret_keys import SecretKeys
-    from heeler.cli.console.output import Format
-
-    secret = SecretKeys(session)
-    wanted = {w.name: replace(w, initial_state=state.upper()) if state else w for w in read_connectors(paths)}
-
-    def act(name: str) -> ChangeMade:
-        if session.format is Format.TABLE:
-            _post(session, wanted[name])
-            return ChangeMade("created")
-        mask = secret.mask(wanted[name].config)  # before: without it, the response could not be shown
-        return ChangeMade("created", _without_secrets(_post(session, wanted[name]), mask))
-
-    return each(session, dict.fromkeys(wanted, "create"), act)
-
-
-@click.command()
-@connector_argument(several=True)
-@YES
-@cluster_command
-def delete(session: ClusterSession, connectors: tuple[str, ...], yes: bool) -> int:
-    """Delete connectors. Their topics and offsets remain."""
-    from heeler.cli.cluster.rest_client import path_of
-
-    confirm(f"Delete {', '.join(map(safe, connectors))}?", yes=yes)
-
-    def act(name: str) -> ChangeMade:
-        return ChangeMade("deleted", session.call("DELETE", path_of("connectors", name)))
-
-    return each(session, dict.fromkeys(connectors, "delete"), act)
 
 
 def _hidden(
@@ -164,30 +123,16 @@ def _do(session: ClusterSession, change: Change, wanted: Mapping[str, Wanted]) -
     from heeler.cli.cluster.rest_client import path_of
 
     if change.action is Action.CREATE:  # fails if somebody else has created it meanwhile
-        _post(session, wanted[change.name])
+        post(session, wanted[change.name])
     elif change.action is Action.CHANGE:
         session.call("PUT", path_of("connectors", change.name, "config"), dict(wanted[change.name].config))
     else:
         session.call("DELETE", path_of("connectors", change.name))
 
 
-def _post(session: ClusterSession, wanted: Wanted) -> Any:
-    state = {"initial_state": wanted.initial_state} if wanted.initial_state else {}
-    return session.call("POST", "/connectors", {"name": wanted.name, "config": dict(wanted.config), **state})
-
-
-def _without_secrets(response: Any, mask: Mask) -> dict[str, Any]:
-    """The response to POST /connectors."""
-    from heeler.cli.cluster.responses import as_config, as_object
-
-    created = as_object(response, "a connector")
-    config = as_config(created.get("config"), "a connector's config")
-    return {**created, "config": {key: mask(key, value) for key, value in config.items()}}
-
-
 def _valid(session: ClusterSession, wanted: Wanted) -> bool:
     """Whether the worker accepts the configuration; prints its errors otherwise."""
-    from heeler.cli.cluster.validation import checked
+    from heeler.cli.cluster.validate import checked
 
     try:
         checks = checked(session, wanted)

@@ -9,8 +9,10 @@ from typing import Any
 
 import click
 
-from heeler.cli.cluster.apply import apply, create, delete
-from heeler.cli.cluster.dead_letters import replay
+from heeler.cli.cluster.apply import apply
+from heeler.cli.cluster.create import create
+from heeler.cli.cluster.delete import delete
+from heeler.cli.cluster.replay import replay
 from heeler.cli.cluster.session import (
     NO,
     ChangeMade,

@@ -42,10 +42,6 @@ class FileStreamSinkConnector(SinkConnector):
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
         return code_folders.mistakes("file", parse_type("file", config.get("file"), Type.STRING))
 
-    @override
-    def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        return [dict(self.config) for _ in range(max_tasks)]
-
     @classmethod
     @override
     def data_source(cls, options: Options) -> DataSource:

@@ -60,10 +60,6 @@ class FileStreamSourceConnector(SourceConnector):
         ),
     )  # fmt: skip
 
-    @override
-    def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        return [dict(self.config)]
-
     @classmethod
     @override
     def data_source(cls, options: Options) -> DataSource:

@@ -12,10 +12,12 @@ from typing_extensions import override
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, OneOf, Type, at_least
 from spark_tasks.connectors.files.reader import FilesReader
 from spark_tasks.connectors.files.settings import FilesSettings
+from spark_tasks.connectors.numbered_tasks import TaskNumber, numbered
+from spark_tasks.connectors.offset_checks import check_count
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import AlteredOffsets, Options, SourceConnector
 
-_INDEX, _COUNT = "files.task.index", "files.task.count"
+_NAME = "files"
 
 
 class FilesSourceConnector(SourceConnector):
@@ -71,7 +73,7 @@ class FilesSourceConnector(SourceConnector):
     @override
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
         """Returns `max_tasks` configurations. A hash of its name assigns each file to a task."""
-        return [{**self.config, _INDEX: str(index), _COUNT: str(max_tasks)} for index in range(max_tasks)]
+        return numbered(_NAME, self.config, max_tasks)
 
     @classmethod
     @override
@@ -91,9 +93,7 @@ class FilesSourceConnector(SourceConnector):
         for partition, offset in offsets:
             if offset is None:
                 continue
-            position = offset.get("position")
-            if not isinstance(position, int) or isinstance(position, bool) or position < 0:
-                raise ConnectError("The value for the 'position' key in the offset should be a non-negative number")
+            check_count(offset, "position")
             if partition is None:
                 raise ConnectError("Partition objects cannot be null")
             if not isinstance(partition.get("filename"), str):
@@ -107,7 +107,7 @@ class FilesData(DataSource):  # type: ignore[misc]  # PySpark has no types
     @classmethod
     @override
     def name(cls) -> str:
-        return "files"
+        return _NAME
 
     def schema(self) -> str:
         """Returns the names of the columns of Connect records."""
@@ -116,6 +116,6 @@ class FilesData(DataSource):  # type: ignore[misc]  # PySpark has no types
     @override
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options: dict[str, Any] = dict(self.options)
-        index, count = int(options.pop(_INDEX, 0)), int(options.pop(_COUNT, 1))
+        task = TaskNumber.taken(_NAME, options)
         parsed = FilesSourceConnector.config_def.parse(options)
-        return FilesReader(FilesSettings.of(parsed, options), index, count)
+        return FilesReader(FilesSettings.of(parsed, options), task.index, task.count)

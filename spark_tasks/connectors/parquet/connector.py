@@ -57,10 +57,6 @@ class ParquetSinkConnector(SinkConnector):
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
         return code_folders.mistakes("path", parse_type("path", config.get("path"), Type.STRING))
 
-    @override
-    def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        return [dict(self.config) for _ in range(max_tasks)]
-
     @classmethod
     @override
     def data_source(cls, options: Options) -> DataSource:

@@ -31,10 +31,6 @@ class PySparkSinkConnector(SinkConnector):
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
         return problems(config, "writer")
 
-    @override
-    def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        return [dict(self.config) for _ in range(max_tasks)]
-
     @classmethod
     @override
     def data_source(cls, options: Options) -> DataSource:

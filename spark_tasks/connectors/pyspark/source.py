@@ -33,10 +33,6 @@ class PySparkSourceConnector(SourceConnector):
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
         return problems(config, "reader", *_STREAMS)
 
-    @override
-    def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        return [dict(self.config)]
-
     @classmethod
     @override
     def data_source(cls, options: Options) -> DataSource:

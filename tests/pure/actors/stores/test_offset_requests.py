@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +21,7 @@ from actors.stores.offset_requests import MAX_CHANGES, MAX_READS, OffsetRequests
 from heeler.worker.logs import subject
 from spark_tasks.config.client_properties import WorkerClients
 from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.admin import KafkaAdmin
 from spark_tasks.plugins.api import SourceConnector
 from storage.ids import ConnectorName
 from tests.rigs.support import wait_until
@@ -117,8 +117,8 @@ def test_the_offsets_of_a_sink_are_those_of_its_tasks_group(
     monkeypatch: pytest.MonkeyPatch, worker: Any, connector: Any, group: str
 ) -> None:
     asked: list[str] = []
-    groups = SimpleNamespace(of=lambda name: asked.append(name) or {("t", 0): 7})
-    monkeypatch.setattr(offset_requests, "GroupOffsets", lambda _: nullcontext(groups))
+    admin = SimpleNamespace(group_offsets=lambda name: asked.append(name) or {("t", 0): 7}, close=lambda: None)
+    monkeypatch.setattr(KafkaAdmin, "connect", lambda *_: admin)
     config: Any = SimpleNamespace(clients=WorkerClients(worker))
     plugins: Any = SimpleNamespace(connector_of=lambda _: SimpleNamespace(cls=None), connector_type=lambda _: "sink")
     configs: Any = SimpleNamespace(config=SimpleNamespace(connector_configs={C: connector}))

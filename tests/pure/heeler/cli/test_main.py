@@ -6,11 +6,14 @@ import os
 import pwd
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from heeler.cli.main import main
 from heeler.embedded_kafka.folder import BrokerFolder
 from spark_tasks.process.code_folders import python_folders
 from spark_tasks.process.private_files import name_of_private, user_caches
@@ -93,3 +96,16 @@ def test_caches_are_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert user_caches() == Path("/home/somebody/.cache")
     monkeypatch.setenv("XDG_CACHE_HOME", f"{os.sep}caches")
     assert user_caches() == Path("/caches")
+
+
+def commands(group: click.Group, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        yield (*place, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*place, name))
+
+
+def test_a_command_is_in_the_file_with_its_name_or_that_of_its_group() -> None:
+    found = {name: command.callback.__module__.rpartition(".")[2].rstrip("_")
+             for name, command in commands(main) if command.callback is not None}
+    assert {name: file for name, file in found.items() if file not in name} == {}

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from heeler.cli.worker_process import WorkerProcess
+from heeler.cli.support.worker_process import WorkerProcess
 from heeler.worker.signals import stop_on_signals
 from tests.rigs.support import wait_until
 from tests.rigs.workers import worker_settings

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaConnectionError, NotCoordinatorError
+from kafka.errors import GroupAuthorizationFailedError, KafkaConnectionError, NotCoordinatorError
 from kafka.protocol.metadata import CoordinatorType, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import InitProducerIdResponse
 
 from spark_tasks.kafka import cluster as module
 from spark_tasks.kafka import connections
 from spark_tasks.kafka.cluster import KafkaCluster
-from spark_tasks.kafka.connections import Deadline
-from spark_tasks.kafka.errors import UnknownTopicError
+from spark_tasks.kafka.connections import Deadline, Send
+from spark_tasks.kafka.errors import KafkaAuthorizationError, UnknownTopicError
 from spark_tasks.kafka.identity import ProducerIdentity
 
 TOPIC = MetadataResponse.MetadataResponseTopic
@@ -145,7 +146,10 @@ class MovedCoordinator:
     async def sleep(self, _milliseconds: float) -> None:
         await asyncio.sleep(0)
 
-    async def coordinator(self, _transactional_id: str) -> int:
+    def run(self, function: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
+        return asyncio.run(function(*arguments))
+
+    async def coordinator(self, _transactional_id: str, _kind: CoordinatorType = CoordinatorType.TRANSACTION) -> int:
         if self.known is None:
             self.known = 2
         return self.known
@@ -169,3 +173,25 @@ def test_a_producer_is_initialized_at_a_coordinator_that_has_moved(cluster: Kafk
     cluster.io = MovedCoordinator(runs=runs)  # type: ignore[assignment]
     found = asyncio.run(cluster.new_identity("id", 60_000, -1, -1, Deadline(5_000)))
     assert found == ProducerIdentity(7, 3, "id")
+
+
+async def initialized(send: Send) -> int:
+    response = await send(object())
+    if response.error_code:
+        raise NotCoordinatorError("moved")
+    return int(response.producer_id)
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["the former coordinator runs", "it has ended"])
+def test_a_request_is_repeated_at_a_coordinator_that_has_moved(cluster: KafkaCluster, runs: bool) -> None:
+    cluster.io = MovedCoordinator(runs=runs)  # type: ignore[assignment]
+    assert cluster.at_coordinator("id", initialized, "initializing id", "WRITE permission") == 7
+
+
+def test_the_error_of_a_coordinator_says_what_was_attempted_and_what_it_needs(cluster: KafkaCluster) -> None:
+    async def denied(_send: Send) -> None:
+        raise GroupAuthorizationFailedError
+
+    cluster.io = MovedCoordinator(runs=True)  # type: ignore[assignment]
+    with pytest.raises(KafkaAuthorizationError, match=r"^committing offsets of g: .* needs READ permission$"):
+        cluster.at_coordinator("g", denied, "committing offsets of g", "READ permission", kind=CoordinatorType.GROUP)

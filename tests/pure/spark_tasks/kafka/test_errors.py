@@ -6,12 +6,15 @@ import kafka.errors as protocol
 import pytest
 
 from spark_tasks.kafka.errors import (
+    NOT_A_MEMBER,
     InvalidReplicationFactorError,
     KafkaAuthorizationError,
     KafkaRefusedError,
     KafkaTimedOutError,
     KafkaUnavailableError,
     LoginRefusedError,
+    MetadataTooLargeError,
+    NotAMemberError,
     UnknownTopicError,
     UnsupportedVersionError,
     join_refusal,
@@ -55,11 +58,21 @@ def test_a_group_with_topics_that_its_member_may_not_read() -> None:
     (protocol.RequestTimedOutError("late"), KafkaTimedOutError),
     (protocol.NotLeaderForPartitionError("t"), KafkaUnavailableError),
     (protocol.InvalidConfigurationError("no such setting"), KafkaRefusedError),
+    *((error("moved on"), NotAMemberError) for error in NOT_A_MEMBER),
+    (protocol.FencedInstanceIdError("taken over"), KafkaRefusedError),
+    (ConnectionResetError("reset by the broker"), KafkaUnavailableError),
 ])
 def test_calls_of_the_library_raise_our_errors_with_its_message(
-    error: protocol.KafkaError, ours: type[Exception]
+    error: Exception, ours: type[Exception]
 ) -> None:
     with pytest.raises(ours) as caught, translating():
         raise error
     assert type(caught.value) is ours
     assert str(caught.value) == str(error)
+
+
+def test_metadata_that_is_too_large_names_the_brokers_limit() -> None:
+    found = translated(protocol.OffsetMetadataTooLargeError(), "committing offsets of consumer group g")
+    assert type(found) is MetadataTooLargeError
+    assert str(found) == ("committing offsets of consumer group g: the metadata of an offset exceeds the brokers' "
+                          "offset.metadata.max.bytes")

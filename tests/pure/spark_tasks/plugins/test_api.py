@@ -22,6 +22,13 @@ def test_a_misspelled_shape_of_records_is_refused(base: type[Any], name: str) ->
     assert getattr(type("Ticks", (base,), {name: "rows"}), name) == "rows"
 
 
+@pytest.mark.parametrize(("base", "tasks"), [(SourceConnector, 1), (SinkConnector, 3)])
+def test_by_default_a_sink_has_as_many_tasks_as_it_may_have_and_a_source_one(base: type[Any], tasks: int) -> None:
+    config = {"name": "c", "path": "p"}
+    plain = type("Plain", (base,), {"data_source": classmethod(lambda _, options: DataSource(options))})
+    assert plain(config, None).task_configs(3) == [config] * tasks
+
+
 class Careless(SourceConnector):
     """Its `validate` answers whatever the configuration says."""
 

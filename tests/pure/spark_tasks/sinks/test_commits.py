@@ -8,8 +8,7 @@ from concurrent.futures import Future
 import pytest
 
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError
-from spark_tasks.kafka.membership import CommitRefusedError
+from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError, NotAMemberError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sinks import commits
 from spark_tasks.sinks.commits import LATE_MS, NOTHING_MS, PendingOffsets
@@ -192,7 +191,7 @@ def test_a_late_refusal_by_the_group_is_reported_by_the_next_call(clock: Clock, 
     offsets, group.busy = pending(reported), True
     offsets.add({ONE: 1})
     offsets.commit_due(group)
-    group.error = CommitRefusedError("moved on")
+    group.error = NotAMemberError("moved on")
     group.answer()
     clock.now += PAUSE_S
     group.busy, group.error = False, None
@@ -204,7 +203,7 @@ def test_rejected_offsets_are_kept_until_they_are_forgotten(clock: Clock, group:
     reported: list[str] = []
     offsets = pending(reported)
     offsets.add({ONE: 1})
-    group.error = CommitRefusedError("moved on")
+    group.error = NotAMemberError("moved on")
     offsets.commit(group)
     assert (reported, bool(offsets)) == (["refused"], True)
     offsets.forget()

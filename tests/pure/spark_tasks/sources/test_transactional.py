@@ -23,19 +23,14 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.ends: list[bool] = []
-        self.io = self
-        self.retrying_at_coordinator = None
 
     def init_producer_id(self, *_: Any, **__: Any) -> ProducerIdentity:
         return ProducerIdentity(7, 0, "id")
 
-    def run(self, _retrying: Any, _id: str, attempt: Any, _deadline: Any) -> None:
-        asyncio.run(attempt())
+    def at_coordinator(self, _id: str, attempt: Any, *_: Any, **__: Any) -> None:
+        asyncio.run(attempt(self.send))
 
-    async def coordinator(self, _id: str) -> int:
-        return 1
-
-    async def send(self, request: Any, _node: int) -> Any:
+    async def send(self, request: Any) -> Any:
         assert isinstance(request, EndTxnRequest)
         self.ends.append(request.committed)
         return SimpleNamespace(error_code=0)

@@ -1,4 +1,4 @@
-"""`heeler plugins` and `heeler loggers`."""
+"""`heeler plugins`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ def test_plugins_list_shows_the_runtime_in_use_where_there_are_two(fake):
 @pytest.mark.parametrize(("words", "asked"), [
     (("plugins", "list"), ("GET /connector-plugins?connectorsOnly=true", None)),
     (("plugins", "list", "--all"), ("GET /connector-plugins?connectorsOnly=false", None)),
-    (("loggers", "set", "a.b", "debug"), ("PUT /admin/loggers/a.b?scope=worker", {"level": "DEBUG"})),
-    (("loggers", "set", "a.b", "debug", "--cluster"), ("PUT /admin/loggers/a.b?scope=cluster", {"level": "DEBUG"})),
 ])
 def test_options_reach_the_worker(fake, words, asked):
-    fake.answers |= {"GET /connector-plugins": (200, []), "PUT /admin/loggers/a.b": (200, [])}
+    fake.answers["GET /connector-plugins"] = (200, [])
     run(fake, *words)
     assert fake.asked == [asked]

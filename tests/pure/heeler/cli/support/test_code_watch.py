@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from heeler.cli.code_watch import ChangedError, CodeWatch
+from heeler.cli.support.code_watch import ChangedError, CodeWatch
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heeler.cli.records_text import record_line
+from heeler.cli.support.records_text import record_line
 
 BYTES = st.none() | st.binary(max_size=40) | st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace"))
 JSON = st.recursive(

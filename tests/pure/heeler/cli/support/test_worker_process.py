@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heeler.cli.worker_process import WorkerProcess
+from heeler.cli.support.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.integration  # a process of its own
 

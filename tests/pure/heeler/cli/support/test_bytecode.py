@@ -5,7 +5,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from heeler.cli.bytecode import compile_imported
+from heeler.cli.support.bytecode import compile_imported
 
 
 def test_imported_modules_are_compiled_although_python_does_not(tmp_path, monkeypatch):

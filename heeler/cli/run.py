@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 
 from heeler.cli.cluster.session import FILES
-from heeler.cli.code_watch import ChangedError, CodeWatch
 from heeler.cli.console.safe_text import safe_json
 from heeler.cli.console.terminal import errors_without_trace, interrupting_signals, plugins_print_apart
-from heeler.cli.trial import connector_of
+from heeler.cli.support.code_watch import ChangedError, CodeWatch
+from heeler.cli.try_ import connector_of
 from heeler.errors import SetupError
 from spark_tasks.errors import ConnectError, PluginExitError, plugin_code
 

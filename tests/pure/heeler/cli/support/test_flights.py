@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from heeler.cli.cluster.rest_client import RestError
-from heeler.cli.flights import FOLDER, Scene, asking, report, run_demo
-from heeler.cli.worker_process import WorkerProcess
+from heeler.cli.support.flights import FOLDER, Scene, asking, report, run_demo
+from heeler.cli.support.worker_process import WorkerProcess
 from heeler.errors import SetupError
 
 CSV = "year,carrier,arr_delay\n2013,UA,11\n2013,UA,NA\n2013,AA,-3\n"
@@ -43,7 +43,7 @@ def test_the_exit_code_shows_whether_all_counts_agree(tmp_path, records, parquet
 ])
 def test_brokers_that_do_not_respond(tmp_path, monkeypatch, servers):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("heeler.cli.flights.KAFKA_WAIT_S", 0.0)
+    monkeypatch.setattr("heeler.cli.support.flights.KAFKA_WAIT_S", 0.0)
     with pytest.raises(SetupError, match=re.escape(f"No Kafka broker responds at {servers}. Check --bootstrap")):
         run_demo(servers, keep=False)
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from heeler.cli.main import main
-from heeler.cli.records_text import record_line
+from heeler.cli.support.records_text import record_line
 
 LINES = "org.apache.kafka.connect.file.FileStream{}Connector"
 TRANSFORMS = """

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from heeler.cli.main import main
-from heeler.cli.scaffold import write_package
+from heeler.cli.new import write_package
 from tests.rigs.support import wait_until
 
 LINES = "org.apache.kafka.connect.file.FileStreamSourceConnector"

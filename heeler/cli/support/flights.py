@@ -23,7 +23,7 @@ from rich.table import Table
 
 from heeler.cli.cluster.rest_client import RestError
 from heeler.cli.console.terminal import ProgressLines
-from heeler.cli.worker_process import WorkerProcess
+from heeler.cli.support.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.ports import serves_kafka
 from heeler.errors import SetupError
