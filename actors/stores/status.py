@@ -36,8 +36,8 @@ from storage.ids import ConnectorName
 from storage.log.interface import SuspendedError, TopicLog
 from storage.log.record import KeyValue, LogRecord
 from storage.status.fold import WriteBook, WriteTicket, admit, fold, forget, may_repeat
-from storage.status.records import status_record, topic_key, topic_record
-from storage.status.state import StatusState, TopicStatus
+from storage.status.records import status_key, status_record, topic_key, topic_record
+from storage.status.state import Status, StatusState, TopicStatus
 from storage.status.view import StatusView
 
 _logger = logging.getLogger(__name__)
@@ -87,6 +87,7 @@ class StatusStoreActor(LogActor):
         self._open: set[int] = set()  # numbers of sends without an outcome yet
         self._flushes: list[tuple[int, Callable[[], None]]] = []  # called when no number below is open
         self._topics_sent: set[bytes] = set()  # keys of topic statuses that were sent but not read back yet
+        self._unread: dict[bytes, bytes | None] = {}  # the same of other statuses that replace any other, by key
 
     @override
     def on_stop(self) -> None:
@@ -101,9 +102,7 @@ class StatusStoreActor(LogActor):
             case RecordsRead() | CaughtUp() | _Sent() | _Again() | StatusesRead():
                 self._progress(message)
             case Decided(PutStatus(status, safe), at):
-                self._book, ticket = admit(self._book, self._state, status, safe=safe)
-                if ticket is not None:
-                    self._send(_Write(status_record(status), ticket, at))
+                self._put(status, at, safe=safe)
             case PutTopicStatus(status):
                 self._put_topic(status)
             case DeleteTopicStatuses(connector):
@@ -127,8 +126,10 @@ class StatusStoreActor(LogActor):
             case _Sent(number, write, error):
                 self._sent(number, write, error)
             case _Again(write):
-                if write.ticket is None or may_repeat(self._book, self._state, write.ticket):
+                if self._may_repeat(write):
                     self._send(write)
+                else:
+                    self._give_up(write)
             case StatusesRead():
                 self._tell(message)
 
@@ -136,6 +137,11 @@ class StatusStoreActor(LogActor):
     def _fold(self, records: Sequence[LogRecord]) -> None:
         self._state, removed = fold(self._state, records)
         self._book = forget(self._book, removed)
+        if self._unread:
+            for record in records:
+                self._settle(record.key, record.value)
+            for item in removed:
+                self._unread.pop(status_key(item), None)
         if self._topics_sent:
             self._topics_sent.difference_update(record.key for record in records if record.key is not None)
         if self._view.ready.done():
@@ -162,6 +168,23 @@ class StatusStoreActor(LogActor):
         read.add_done_callback(done)
 
     # ------------------------------------------------------------ writing
+    def _put(self, status: Status, at: float, *, safe: bool) -> None:
+        """A safe write that follows one which replaces any status is like that one until it is read back. Otherwise a
+        task that fails soon after its start would stay RUNNING if another worker's status has a later generation.
+        """
+        key, value = status_record(status)
+        safe = safe and key not in self._unread
+        self._book, ticket = admit(self._book, self._state, status, safe=safe)
+        if ticket is not None:
+            if not safe:
+                self._unread[key] = value
+            self._send(_Write((key, value), ticket, at))
+
+    def _settle(self, key: bytes | None, value: bytes | None) -> None:
+        """A status has been read, or will not be written."""
+        if key in self._unread and self._unread[key] == value:
+            del self._unread[key]
+
     def _put_topic(self, status: TopicStatus) -> None:
         record = topic_record(status)
         known = self._state.topics.get(status.connector, {})
@@ -191,17 +214,27 @@ class StatusStoreActor(LogActor):
     def _failed(self, number: int, write: _Write, error: Exception) -> None:
         if isinstance(error, SuspendedError):
             _logger.info("Did not write %s to the status topic: %s", write.record[0].decode(errors="replace"), error)
-            self._topics_sent.discard(write.record[0])
+            self._give_up(write)
             return
         if not isinstance(error, RetriableError):
             _logger.error("Failed to write %s to the status topic: %s", write.record[0].decode(errors="replace"), error)
-            self._topics_sent.discard(write.record[0])
+            self._give_up(write)
             return
-        if write.ticket is None or may_repeat(self._book, self._state, write.ticket):
+        if self._may_repeat(write):
             self._limited_log.log(_logger, logging.WARNING, "Could not write statuses; retrying: %s", error)
             _logger.debug("Failed to write status %r; retrying: %s", write.record[0], error)
             at_ms = self._ticker.now_ms() + REPEAT_MS
             self._ticker.set((self.actor_urn, number), at_ms, lambda: self._tell_self(_Again(write)))
+        else:
+            self._give_up(write)
+
+    def _may_repeat(self, write: _Write) -> bool:
+        return write.ticket is None or may_repeat(self._book, self._state, write.ticket)
+
+    def _give_up(self, write: _Write) -> None:
+        key, value = write.record
+        self._topics_sent.discard(key)
+        self._settle(key, value)
 
     # ------------------------------------------------------------ flushing
     def _when_flushed(self, answer: Callable[[], None]) -> None:

@@ -4,9 +4,11 @@ another thread, and every question is answered within a deadline.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -24,23 +26,28 @@ T = TypeVar("T")
 WAIT_S = 5.0
 LONG_WAIT_S = 60.0  # for answers that need all plugins, or a plugin's host
 MAX_THREADS = 16  # each may hang for good, and then answers no other question
+MAX_FACTS = 1000  # clients may ask for any number of version ranges
 
 
 class PluginFacts:
-    """Answers questions about plugins, each of which is looked up once. Thread-safe.
+    """Answers questions about plugins, each of which is looked up once, unless there are many. Thread-safe.
 
     Whoever asks waits until `wait_s` (or `long_wait_s`) after the question was first asked: so a plugin that hangs
     delays only the first answers.
     """
 
-    def __init__(self, plugins: Plugins, wait_s: float = WAIT_S, long_wait_s: float = LONG_WAIT_S) -> None:
+    def __init__(self, plugins: Plugins, wait_s: float = WAIT_S, long_wait_s: float = LONG_WAIT_S,
+                 max_facts: int = MAX_FACTS) -> None:
+        """`max_facts`: how many answers are kept, those that were used last, and how many questions may wait."""
         self._plugins = plugins
         self._wait_s = wait_s
         self._long_wait_s = long_wait_s
         self._pool = DaemonPool(MAX_THREADS, "plugin-facts")
         self._describing = DaemonPool(MAX_THREADS, "plugin-descriptions")
         self._lock = threading.Lock()
-        self._facts: dict[Hashable, tuple[Future[Any], float]] = {}
+        self._max_facts = max_facts
+        self._facts: OrderedDict[bytes, tuple[Future[Any], float]] = OrderedDict()  # the last one was used last
+        self._forgotten = 0
         self._descriptions: dict[Hashable, tuple[Future[Any], float]] = {}  # in progress
 
     def connector_type(self, config: Config | None, *, waits: bool = True) -> Literal["source", "sink", "unknown"]:
@@ -78,28 +85,46 @@ class PluginFacts:
         has not been imported in time. It is imported once, however many clients ask.
         """
         which = name, version
-        with self._lock:
-            self._descriptions = {other: asked for other, asked in self._descriptions.items() if not asked[0].done()}
-            if which not in self._descriptions:
-                description = self._describing.submit(describe_plugin, self._plugins, name, version)
-                self._descriptions[which] = description, time.monotonic() + self._long_wait_s
-            asked = self._descriptions[which]
         with _named(f"The plugin {name} is"):
+            with self._lock:
+                waiting = {other: asked for other, asked in self._descriptions.items() if not asked[0].done()}
+                self._descriptions = waiting
+                if which not in waiting:
+                    if len(waiting) >= self._max_facts:
+                        raise TimeoutError
+                    description = self._describing.submit(describe_plugin, self._plugins, name, version)
+                    waiting[which] = description, time.monotonic() + self._long_wait_s
+                asked = waiting[which]
             return _in_time(*asked)
 
     def known(self) -> int:
-        """Returns the number of questions whose answer is known. An answer that was given before may change with it."""
+        """Returns the number of answers so far. An answer that was given before may change with it."""
         with self._lock:
-            return sum(fact.done() for fact, _ in self._facts.values())
+            return self._forgotten + sum(fact.done() for fact, _ in self._facts.values())
 
     def _fact(self, which: Hashable, look_up: Callable[[], T], wait_s: float, *, waits: bool = True) -> T:
         """Raises TimeoutError if it is not known in time, and the errors of `look_up`."""
+        key = hashlib.sha256(repr(which).encode()).digest()  # a version range may have a million characters
         with self._lock:
-            if which not in self._facts:
-                self._facts[which] = self._pool.submit(look_up), time.monotonic() + wait_s
-            fact, until = self._facts[which]
+            if key not in self._facts:
+                self._make_room()
+                self._facts[key] = self._pool.submit(look_up), time.monotonic() + wait_s
+            self._facts.move_to_end(key)
+            fact, until = self._facts[key]
         found: T = _in_time(fact, until if waits else 0)
         return found
+
+    def _make_room(self) -> None:
+        """Forgets the answer that has not been used for the longest time, if there are too many. Raises TimeoutError if
+        none of the questions has been answered.
+        """
+        if len(self._facts) < self._max_facts:
+            return
+        oldest = next((key for key, (fact, _) in self._facts.items() if fact.done()), None)
+        if oldest is None:
+            raise TimeoutError
+        del self._facts[oldest]
+        self._forgotten += 1
 
 
 def _or(unknown: T, look_up: Callable[[], T]) -> Callable[[], T]:

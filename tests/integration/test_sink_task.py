@@ -208,19 +208,20 @@ def test_a_deleted_topic_does_not_delay_the_partitions_of_others(rig: SinkRig) -
 
 
 def test_a_batch_goes_on_without_a_partition_that_cannot_be_read(rig: SinkRig) -> None:
-    """The records of the others are written once."""
+    """The records of the others are written once. A broker may still serve a topic for a moment after its deletion."""
     other = f"{rig.topic}-other"
     rig.make_topic(2, other)
     rig.engine.free.clear()
     rig.produce(10)
-    rig.produce(2, other)
+    rig.produce(2, other, start=100)
     loop = rig.start(topics=f"{rig.topic},{other}")
     wait_until(lambda: rig.engine.jobs > 0, 20, "a batch")
     rig.admin.delete_topics([other])[other].result(20)
     rig.engine.free.set()
-    loop.await_records(10)
+    wait_until(lambda: {*numbers(10)} <= {*rig.values()}, 20, "the records of the others")
+    wait_until(lambda: rig.committed() == {0: 5, 1: 5}, 20, "their offsets")
     assert loop.error is None
-    assert sorted(map(int, rig.values())) == list(range(10))
+    assert sorted(int(value) for value in rig.values() if int(value) < 100) == list(range(10))
 
 
 def test_offsets_are_committed_although_the_next_batch_hangs(

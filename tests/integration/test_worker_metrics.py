@@ -11,10 +11,13 @@ from tests.rigs.workers import SOON_S
 
 pytestmark = pytest.mark.integration
 
+SPARK_S = 120.0  # for Spark to start on a busy machine
+
 
 def test_metrics_of_a_source_and_a_sink(rig):
     topic = rig.kafka.create("metered", 2)
-    rig.create("meter-in", {"connector.class": "Metered", "topic": topic, "records": "40"}, ["RUNNING", "RUNNING"])
+    rig.create("meter-in", {"connector.class": "Metered", "topic": topic, "records": "40"})
+    rig.wait_states("meter-in", ["RUNNING", "RUNNING"], SPARK_S)
     rig.create("meter-out", {"connector.class": "FileStreamSink", "topics": topic, "file": str(rig.folder / "out")})
     rig.create("meter-bad", {"connector.class": "FileStreamSink", "topics": topic, "file": str(rig.folder / "bad"),
                              "value.converter": "org.apache.kafka.connect.converters.LongConverter"})

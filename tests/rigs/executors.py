@@ -198,10 +198,6 @@ class Processes(Threads):
         return all(process.poll() is not None for process in self.started)
 
 
-def await_threads() -> None:
-    """Until those that were in the place of processes have ended, in earlier tests."""
-    wait_until(lambda: not any(thread.name == IN_PLACE for thread in threading.enumerate()), 10)
-
 
 class Rig:
     def __init__(self, max_processes: int = MAX_PROCESSES) -> None:

@@ -8,16 +8,18 @@ import uuid
 from pathlib import Path
 from typing import Any, cast
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from spark_tasks.runners import Runners
 from spark_tasks.task import TaskContext
+from tests.rigs.support import wait_until
 from tests.rigs.task_plugins import Folder
 from tests.rigs.tasks import Loop, MemoryOffsets, ThreadEngine, context_of, plugins_with
 from tests.rigs.topic_reader import read_topic
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
+_NO_BROKER = {KafkaError._TIMED_OUT, KafkaError.INVALID_REPLICATION_FACTOR}  # noqa: SLF001 - librdkafka's name
 
 
 class TaskRig:
@@ -36,10 +38,25 @@ class TaskRig:
         self.used: list[str] = []
 
     def make_topic(self, partitions: int = 1, topic: str = "", **config: str) -> None:
-        """Create `self.topic`, or another topic."""
-        made = self.admin.create_topics([NewTopic(topic or self.topic, partitions, 1, config=config)])
-        for future in made.values():
-            future.result(60)  # a broker that was suspended has to register again
+        """Create `self.topic`, or another topic. A broker that was suspended has to register again."""
+        wanted = NewTopic(topic or self.topic, partitions, 1, config=config)
+        attempts: list[int] = []  # the errors of those that have failed
+
+        def made() -> bool:
+            try:
+                self.admin.create_topics([wanted], request_timeout=5)[wanted.topic].result(10)
+            except KafkaException as error:
+                attempts.append(error.args[0].code())
+                if attempts[-1] == KafkaError.TOPIC_ALREADY_EXISTS and KafkaError._TIMED_OUT in attempts:  # noqa: SLF001
+                    return True
+                if attempts[-1] not in _NO_BROKER:
+                    raise
+                # librdkafka's client waits in vain for a controller if no broker was registered when it first asked.
+                self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+                return False
+            return True
+
+        wait_until(made, 60, f"the topic {wanted.topic}")
 
     def limit(self, count: int) -> None:
         """Set how many records a source has from now on."""

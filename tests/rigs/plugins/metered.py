@@ -1,5 +1,7 @@
 """A source that counts what it does (KIP-877): its connector on the worker, its reader in executors."""
 
+from pyspark import SparkContext
+
 from heeler import plugin_metrics, source
 
 
@@ -14,7 +16,8 @@ def Numbers(options, start):
 
 
 class Metered(Numbers):
-    """The same source, whose connector has a gauge with the limit."""
+    """The same source, whose connector has a gauge with the limit, and has the worker start Spark."""
 
     def start(self):
+        SparkContext.getOrCreate()
         self.context.metrics.gauge("limit", "Where it ends.").set(int(self.config["records"]))

@@ -27,6 +27,7 @@ A = ConnectorName("a")
 TASK = ConnectorTaskId(A, 0)
 RUNNING = Status(TASK, State.RUNNING, WorkerId("me:1"), 1)
 FAILED = replace(RUNNING, state=State.FAILED, trace="why")
+ELSEWHERE = replace(RUNNING, worker_id=WorkerId("other:1"), generation=50)
 TOPIC = TopicStatus(TopicName("t"), A, 0, 5)
 
 
@@ -72,6 +73,51 @@ def test_safe_writes_do_not_replace_the_status_of_a_newer_worker(rig: Rig, topic
     assert len(topic.records()) == 1
     decide(ref, PutStatus(RUNNING, safe=False))
     wait_until(lambda: view.statuses.tasks == {A: {0: RUNNING}})
+
+
+@pytest.mark.parametrize("refused", [[], [KafkaUnavailableError()], [KafkaUnavailableError(), KafkaUnavailableError()]])
+def test_a_task_that_fails_before_its_start_is_read_back_is_shown_as_failed(
+    rig: Rig, topic: MemoryTopic, refused: list[Exception]
+) -> None:
+    """Generations have begun again since another worker's status. It used to be shown as RUNNING for good."""
+    topic.append([status_record(ELSEWHERE)])
+    log, failures = MemoryTopicLog(topic), refused.copy()
+    ref, view = rig.status_store(log)
+    view.ready.result(10)
+    topic.refuse = lambda _: failures.pop() if failures else None
+    log.hold()
+    decide(ref, PutStatus(RUNNING, safe=False))
+    decide(ref, PutStatus(FAILED, safe=True))
+    flush(rig, ref)
+    log.release()
+    wait_until(lambda: view.statuses.tasks == {A: {0: FAILED}})
+
+
+@pytest.mark.parametrize("error", [KafkaAuthorizationError("statuses"), SuspendedError("was suspended")])
+def test_a_failure_after_a_start_that_is_not_written_replaces_no_status_of_a_newer_worker(
+    rig: Rig, topic: MemoryTopic, error: Exception
+) -> None:
+    topic.append([status_record(ELSEWHERE)])
+    ref, view = rig.status_store(MemoryTopicLog(topic))
+    view.ready.result(10)
+    topic.refuse = lambda _: error
+    decide(ref, PutStatus(RUNNING, safe=False))
+    flush(rig, ref)
+    topic.refuse = lambda _: None
+    decide(ref, PutStatus(FAILED, safe=True))
+    flush(rig, ref)
+    assert len(topic.records()) == 1
+
+
+def test_a_failure_does_not_replace_the_status_of_a_worker_that_has_taken_over(rig: Rig, topic: MemoryTopic) -> None:
+    ref, view = rig.status_store(MemoryTopicLog(topic))
+    decide(ref, PutStatus(RUNNING, safe=False))
+    wait_until(lambda: view.statuses.tasks == {A: {0: RUNNING}})
+    topic.append([status_record(ELSEWHERE)])
+    wait_until(lambda: view.statuses.tasks == {A: {0: ELSEWHERE}})
+    decide(ref, PutStatus(FAILED, safe=True))
+    flush(rig, ref)
+    assert len(topic.records()) == 2
 
 
 def test_a_write_that_fails_temporarily_is_repeated(rig: Rig, topic: MemoryTopic) -> None:

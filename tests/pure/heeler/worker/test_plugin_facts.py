@@ -65,6 +65,13 @@ def facts(plugins: SlowPlugins) -> PluginFacts:
     return PluginFacts(plugins, wait_s=0.02, long_wait_s=0.02)  # type: ignore[arg-type]
 
 
+def is_described(facts: PluginFacts, name: str) -> bool:
+    """Whether the answer is that there is no such plugin."""
+    with pytest.raises(ConnectError) as raised:
+        facts.describe(name, None)
+    return isinstance(raised.value, NotFoundError)
+
+
 SLOW = {"connector.class": "Slow"}
 
 
@@ -116,16 +123,40 @@ def test_the_list_of_plugins_is_refused_while_one_hangs(plugins: SlowPlugins, fa
     assert facts.all() == ["one"]
 
 
+def test_the_answers_that_were_used_last_are_kept(plugins: SlowPlugins) -> None:
+    """Clients may ask for any number of version ranges."""
+    plugins.imported.set()
+    facts = PluginFacts(plugins, max_facts=3)  # type: ignore[arg-type]
+    facts.version(Kind.CONVERTER, "Used", None)
+    for number in range(10):
+        facts.version(Kind.CONVERTER, "C", f"[{number}.0,)")
+        facts.version(Kind.CONVERTER, "Used", None)
+    assert facts.known() == 11
+    assert plugins.calls.count("Used") == 1
+    facts.version(Kind.CONVERTER, "C", "[9.0,)")
+    assert plugins.calls.count("C") == 10, "kept"
+    facts.version(Kind.CONVERTER, "C", "[0.0,)")
+    assert plugins.calls.count("C") == 11, "forgotten"
+    assert facts.known() == 12, "a number that grows with each answer"
+
+
+def test_questions_that_wait_are_limited(plugins: SlowPlugins) -> None:
+    facts = PluginFacts(plugins, wait_s=0.02, long_wait_s=0.02, max_facts=2)  # type: ignore[arg-type]
+    for name in ("Slow", "Slower", "Good"):
+        assert facts.connector_type({"connector.class": name}) == "unknown"
+        with pytest.raises(ConnectError, match="still being imported"):
+            facts.describe(name, None)
+    assert "Good" not in plugins.calls
+    plugins.imported.set()
+    wait_until(lambda: facts.known() == 2, WITHIN_S, "the imports")
+    assert facts.connector_type({"connector.class": "Good"}) == "source"
+    wait_until(lambda: is_described(facts, "Good"), WITHIN_S, "the descriptions")
+
+
 def test_a_plugin_that_hangs_is_not_described_and_is_imported_once(plugins: SlowPlugins, facts: PluginFacts) -> None:
     for _ in range(3):
         with pytest.raises(ConnectError, match="The plugin Slow is still being imported"):
             facts.describe("Slow", None)
     assert plugins.calls == ["Slow"]
     plugins.imported.set()
-
-    def described() -> bool:
-        with pytest.raises(ConnectError) as raised:
-            facts.describe("Slow", None)
-        return isinstance(raised.value, NotFoundError)
-
-    wait_until(described, WITHIN_S, "the import")
+    wait_until(lambda: is_described(facts, "Slow"), WITHIN_S, "the import")

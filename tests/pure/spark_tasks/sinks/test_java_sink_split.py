@@ -39,7 +39,8 @@ def test_a_split_of_large_records_returns_only_some_of_them(monkeypatch: pytest.
     context: Any = SimpleNamespace(worker=SimpleNamespace(converters={}, max_record_bytes=1 << 20), connector=connector)
     settings: Any = SimpleNamespace(client={}, isolation="read_uncommitted", errors=ErrorHandling())
     job = java_sink_job(context, settings, Cut(converted=frozenset({"value"})))
-    result: SinkResult = SinkSplit(job, "t", 0, 0, 512).run()
+    in_time = 3600.0  # without it, a split ends after four seconds, which is too early on a busy machine
+    result: SinkResult = SinkSplit(job, "t", 0, 0, 512, expected_seconds=in_time).run()
     assert result.failure is None
     assert result.records == result.next_offset == read[0] == 28  # 8 MiB
     assert sum(len(batch) for batch in result.messages[0]) == 28

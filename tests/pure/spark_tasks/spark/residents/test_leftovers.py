@@ -1,4 +1,8 @@
-"""What still runs when a split has ended."""
+"""What still runs when a split has ended.
+
+A test without executor processes has a process of its own, as what other tests have left in a process counts: threads
+of clients, and processes that still end on a busy machine.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,34 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
 
 import pytest
 
 from spark_tasks.process.process_state import start_of
+from spark_tasks.spark.residents import leftovers as module
 from spark_tasks.spark.residents.leftovers import MANY, Leftovers
-from tests.rigs.executors import Processes, Rig, await_threads
+from tests.rigs.executors import Processes, Rig
 from tests.rigs.splits import Answer, ForgetAlarm, ImportModule, ImportUsual, LeaveBehind
 from tests.rigs.support import wait_until
 
+P = ParamSpec("P")
 
+
+def alone(test: Callable[P, None]) -> Callable[P, None]:
+    """Runs a test in a new process. Its arguments have to be literals."""
+
+    @wraps(test)
+    def run(*arguments: P.args, **more: P.kwargs) -> None:
+        code = f"from {__name__} import {test.__name__} as test; test.__wrapped__(*{arguments!r}, **{more!r})"
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+    return run
+
+
+@alone
 def test_a_forgotten_alarm_is_stopped() -> None:
     leftovers = Leftovers()
     signal.setitimer(signal.ITIMER_VIRTUAL, 60.0)
@@ -24,6 +46,7 @@ def test_a_forgotten_alarm_is_stopped() -> None:
     assert signal.getitimer(signal.ITIMER_VIRTUAL)[0] == 0.0
 
 
+@alone
 def test_a_timer_in_a_thread_ends_the_process() -> None:
     leftovers = Leftovers()
     timer = threading.Timer(60.0, print)
@@ -35,6 +58,7 @@ def test_a_timer_in_a_thread_ends_the_process() -> None:
 
 
 @pytest.mark.parametrize(("count", "kept"), [(40, True), (MANY + 1, False)])
+@alone
 def test_many_threads_end_the_process_even_if_they_sleep(count: int, kept: bool) -> None:
     leftovers, stop = Leftovers(), threading.Event()
     threads = [threading.Thread(target=stop.wait) for _ in range(count)]
@@ -56,9 +80,9 @@ def wait_for(lock: _thread.LockType) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
-def test_threads_of_c_code_count_too_and_those_of_kafka_clients_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_tasks.spark.residents.leftovers.MANY", 3)
-    await_threads()  # fewer of them later would make up for those of this test
+@alone
+def test_threads_of_c_code_count_too_and_those_of_kafka_clients_do_not() -> None:
+    module.MANY = 3
     leftovers, stop = Leftovers(), threading.Event()
     kept = [threading.Thread(target=stop.wait, name=f"kafka-io-{n}") for n in range(5)]
     try:
@@ -76,14 +100,16 @@ def test_threads_of_c_code_count_too_and_those_of_kafka_clients_do_not(monkeypat
             thread.join()
 
 
+@alone
 def test_processes_are_killed_and_end_the_process() -> None:
     leftovers = Leftovers()
-    with subprocess.Popen(["sleep", "600"]) as sleeper:
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
         assert not leftovers.end()
         assert sleeper.wait(10) == -signal.SIGKILL
     assert leftovers.end()
 
 
+@alone
 def test_a_process_that_has_ended_and_that_nobody_has_waited_for_is_no_leftover() -> None:
     leftovers = Leftovers()
     with subprocess.Popen(["true"], stdout=subprocess.PIPE) as ended:
