@@ -24,4 +24,6 @@ def failures_logged() -> Iterator[None]:
 def log_failure(error: ConnectError) -> None:
     """Logs why the worker cannot start; a stack trace would not add anything."""
     line, _, below = str(error).partition("\n")
+    if line.endswith(":") and "\n" not in below:
+        line, below = f"{line} {below}", ""
     _logger.error("The worker cannot start: %s", line, extra={"below": below})

@@ -3,7 +3,7 @@ killed at random.
 
     python -m tests.chaos.chaos --minutes 5 --seed 7
 
-In the first half, only plugins misbehave (they hang, hold the interpreter, end or crash their process), and executor
+In the first half, only plugins misbehave (they hang, hold the GIL, end or crash their process), and executor
 processes are killed and suspended: no other stream may be more than a few seconds behind. Then everything is killed.
 
 In the end a read_committed reader must have seen every number of every stream once and in order, and so must the

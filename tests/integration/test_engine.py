@@ -96,7 +96,7 @@ def on_spark(engine: AnyEngine) -> None:
 
 
 def hold_on_spark(engine: AnyEngine, name: str, folder: Path) -> tuple[psutil.Process, Future[list[Any]]]:
-    """What holds the interpreter of a process that Spark's daemon has forked. Others, from before Spark or of the fork
+    """What holds the GIL of a process that Spark's daemon has forked. Others, from before Spark or of the fork
     server, may be idle.
     """
     for attempt in itertools.count():

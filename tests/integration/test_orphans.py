@@ -132,7 +132,7 @@ def test_they_end_with_their_executor_process(
 def test_they_end_with_the_worker_however_that_ends(
     tmp_path: Path, started: Callable[[], list[psutil.Process]], parent: str
 ) -> None:
-    """Also if the plugin has closed all descriptors and holds the interpreter, so that its process notices nothing, and
+    """Also if the plugin has closed all descriptors and holds the GIL, so that its process notices nothing, and
     although a process that was forked by a plugin in the worker outlives it. "killed": Spark's daemon, and then the
     fork server that has forked the process.
     """

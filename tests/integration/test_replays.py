@@ -38,7 +38,7 @@ def change(rig: Rig, name: str, config: dict[str, str], tasks: int) -> None:
     """Until new instances of the tasks run: the former ones, which are RUNNING as well, would take a replay along."""
     def started() -> int:
         log = rig.process.log.read_text()
-        return sum(len(re.findall(rf"{name}-{task}: task (re)?started", log)) for task in range(tasks))
+        return sum(len(re.findall(rf"\[{name}\|task-{task}\] Task (re)?started", log)) for task in range(tasks))
 
     before = started()
     rig.create(name, config)

@@ -78,7 +78,7 @@ def test_a_source_without_news_that_holds_the_interpreter_holds_only_its_own_pro
     tick = ticking(rig, f"{topic_name}-tick")
     name, sign = f"{topic_name}-holds", rig.folder / "holds.reads"
     rig.create(name, {"connector.class": "HoldingSource", "tasks.max": "1", "topic": name, "sign": str(sign)})
-    holder = psutil.Process(int(wait_until(lambda: reads(sign)[2:], SOON_S, "the read that holds the interpreter")[0]))
+    holder = psutil.Process(int(wait_until(lambda: reads(sign)[2:], SOON_S, "the read that holds the GIL")[0]))
     assert holder.pid != rig.process.pid
     advance(rig, [tick])
     rig.delete(name)

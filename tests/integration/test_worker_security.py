@@ -116,7 +116,7 @@ def test_a_connector_with_a_wrong_password_fails_permanently(rig, topic_name, cl
     [task] = rig.call("GET", f"/connectors/{topic_name}/status")["tasks"]
     assert (task["restarts"]["count"], task["restarts"]["permanent"]) == (0, True)
     assert "next_attempt" not in task["restarts"]
-    assert "a restart cannot fix this" in str(rig.call("GET", f"/connectors/{topic_name}/story"))
+    assert "A restart cannot fix this" in str(rig.call("GET", f"/connectors/{topic_name}/story"))
     log = rig.process.log.read_text()
     assert re.findall(r".*SaslAuthenticationFailedError.*\(kafka\..*", log) == [], "what heeler says itself"
     found = metrics(rig)

@@ -1,5 +1,5 @@
 """Sources whose readers keep others waiting: one of ten numbers per second that waits or computes as long as asked, or
-loops forever; and one that finds nothing twice, then holds the interpreter.
+loops forever; and one that finds nothing twice, then holds the GIL.
 """
 
 import os

@@ -89,7 +89,7 @@ def test_one_request_at_a_time_waits_for_a_suspended_jvm(monkeypatch: pytest.Mon
 
 @pytest.mark.integration  # processes of its own
 def test_a_server_that_waits_for_a_process_ends_with_the_worker(tmp_path: Path) -> None:
-    """The process has closed all descriptors and holds the interpreter, so it notices nothing."""
+    """The process has closed all descriptors and holds the GIL, so it notices nothing."""
     file, found = tmp_path / "pids", list[psutil.Process]()
     with subprocess.Popen([sys.executable, "-c", WORKER, str(file), SERVER], stdout=subprocess.PIPE) as worker:
         try:

@@ -63,8 +63,8 @@ def test_a_dead_idle_process_is_detected_and_replaced(rig: Rig, caplog: pytest.L
         rig.pool.dispatch()
     rig.idle(1)
     assert rig.processes.idle != [resident]
-    assert caplog.messages == [("An idle executor process lost its connection to the worker (a plugin may have "
-                               "closed it) and has been killed")]
+    line = "lost its connection to the worker (a plugin may have closed it) and has been killed"
+    assert caplog.messages == [f"An idle executor process {line}"]
 
 
 def test_a_process_that_is_killed_leaves_no_file_with_its_stacks(rig: Rig) -> None:

@@ -1,0 +1,24 @@
+"""The line about why a worker cannot start."""
+
+from __future__ import annotations
+
+import pytest
+
+from heeler.worker.failed_start import failures_logged
+from spark_tasks.errors import ConfigError, ConnectError
+
+
+@pytest.mark.parametrize(("error", "line", "below"), [
+    (ConnectError("no Kafka"), "no Kafka", ""),
+    (ConfigError("invalid settings:\na is b"), "invalid settings: a is b", ""),
+    (ConfigError("invalid settings:\na is b\nc is d"), "invalid settings:", "a is b\nc is d"),
+    (ConfigError("no class\nAdvice."), "no class", "Advice."),
+])
+def test_the_cause_is_in_the_line_and_a_list_is_below(
+    error: ConnectError, line: str, below: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(type(error)), failures_logged():
+        raise error
+    [record] = caplog.records
+    assert (record.levelname, record.getMessage()) == ("ERROR", f"The worker cannot start: {line}")
+    assert vars(record)["below"] == below
