@@ -60,6 +60,20 @@ def _arrow_type(node: Node, plain: Mapping[str, pa.DataType]) -> pa.DataType:
     return plain[node.kind]
 
 
+class BytesCodec:
+    """The codec of the schema `bytes` in records of a schema registry: as in Confluent's serializers, the bytes follow
+    the id without their length. Thread-safe.
+    """
+
+    def decode(self, payloads: list[bytes], skip: int = 0) -> pa.Array:
+        """Returns the values. `skip`: the bytes before each payload."""
+        return pa.array([payload[skip:] for payload in payloads] if skip else payloads, pa.binary())
+
+    def encode(self, values: pa.Array) -> pa.Array:
+        """Returns the bytes (binary)."""
+        return values
+
+
 class AvroCodec:
     """The codec of one schema. Thread-safe. `fast`: whether pyruhvro may be used."""
 

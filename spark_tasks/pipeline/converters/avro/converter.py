@@ -22,7 +22,7 @@ from spark_tasks.registry.client import SchemaText
 from spark_tasks.registry.errors import UnusableSchemaError
 
 if TYPE_CHECKING:
-    from spark_tasks.pipeline.converters.avro.codec import AvroCodec
+    from spark_tasks.pipeline.converters.avro.codec import AvroCodec, BytesCodec
 
 _NAME = "io.confluent.connect.avro.AvroConverter"
 
@@ -111,10 +111,10 @@ class AvroConverter(RegisteredConverter):
         return write
 
 
-def _codec(node: Node) -> AvroCodec:
-    from spark_tasks.pipeline.converters.avro.codec import AvroCodec  # noqa: PLC0415 - needs an extra
+def _codec(node: Node) -> AvroCodec | BytesCodec:
+    from spark_tasks.pipeline.converters.avro.codec import AvroCodec, BytesCodec  # noqa: PLC0415 - needs an extra
 
-    return AvroCodec(node)
+    return BytesCodec() if node.kind == "bytes" else AvroCodec(node)
 
 
 def _record(node: Node) -> str | None:
