@@ -70,21 +70,30 @@ class AvroConverter(RegisteredConverter):
 
     @override
     def record_name(self, text: SchemaText) -> str | None:
-        return _record(parse(text.text, [reference.text for reference in self._registry.referenced(text).values()]))
+        return _record(self._parsed(text))
+
+    def _parsed(self, text: SchemaText) -> Node:
+        return parse(text.text, [reference.text for reference in self._registry.referenced(text).values()])
 
     @override
-    def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
+    def reader(self, text: SchemaText, newest: SchemaText | None, version: Callable[[SchemaText], int | None]) -> Read:
+        """The version is that of the schema that the records were written with, as in Java."""
         from spark_tasks.pipeline.converters.avro import anything, columns  # noqa: PLC0415 - need an extra
+        from spark_tasks.pipeline.converters.avro.resolution import resolved  # noqa: PLC0415 - needs an extra
 
         if anything.is_anything(text.text):
             return anything.read
-        node = parse(text.text, [reference.text for reference in references.values()])
-        schema = connect_schema(node, self._options, version())
-        codec = _codec(node)
+        written = self._parsed(text)
+        node = written if newest is None else self._parsed(newest)
+        schema = connect_schema(node, self._options, version(text))
+        codec = _codec(written)
         metadata = {SCHEMA_KEY: to_text(schema).encode()}
 
         def read(payloads: list[bytes], skip: int) -> Column:
-            return columns.to_connect(codec.decode(payloads, skip), node, schema), metadata
+            wire = codec.decode(payloads, skip)
+            if newest is not None:
+                wire = resolved(wire, written, node)
+            return columns.to_connect(wire, node, schema), metadata
 
         return read
 
@@ -99,8 +108,7 @@ class AvroConverter(RegisteredConverter):
 
         if schema is None:
             return anything.write
-        references = self._registry.referenced(text) if given else {}
-        node = parse(text.text, [reference.text for reference in references.values()])
+        node = self._parsed(text)
         if given and self._strict:
             _check_fits(schema, node, self._options)
         codec, options = _codec(node), self._options

@@ -80,9 +80,12 @@ class JsonSchemaConverter(RegisteredConverter):
         return title if isinstance(title, str) else None
 
     @override
-    def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
+    def reader(self, text: SchemaText, newest: SchemaText | None, version: Callable[[SchemaText], int | None]) -> Read:
+        """Records have no trace of the schema that they were written with, so another one takes its place."""
+        text = newest or text
+        references = self._registry.referenced(text)
         others = {name: one.text for name, one in references.items()}
-        schema = connect_schema(text.text, others, self._options, version())
+        schema = connect_schema(text.text, others, self._options, version(text))
         metadata = {SCHEMA_KEY: to_text(schema).encode()}
         validate = self._validator(text, references)
 
