@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +55,13 @@ MAPPING_KEYS = ConfigDef(
 def keys_of(*more: ConfigDef) -> ConfigDef:
     """Returns the keys of all converters with a registry, and `more`: those of one converter."""
     return RegistryConfigDef(*CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, *more).keys.values())
+
+
+class Registered(NamedTuple):
+    """A registered schema with all schemas that it references, by name; each follows those that it references."""
+
+    text: SchemaText
+    references: Mapping[str, SchemaText]
 
 
 Read = Callable[[list[bytes], int], Column]
@@ -122,9 +129,10 @@ class RegisteredConverter(Converter):
         """Returns the record name of a registered schema, from which a subject name may be made."""
 
     @abstractmethod
-    def reader(self, text: SchemaText, newest: SchemaText | None, version: Callable[[SchemaText], int | None]) -> Read:
-        """Returns the reader for records with a registered schema. `newest`: another schema, as whose records these are
-        read; None for their own. `version` returns a schema's version in the subject.
+    def reader(self, written: Registered, newest: Registered | None, version: Callable[[SchemaText], int | None]
+               ) -> Read:
+        """Returns the reader for records with the schema `written`. `newest`: another one, as whose records they are
+        read. `version` returns a schema's version in the subject.
         """
 
     @abstractmethod
@@ -193,11 +201,14 @@ class RegisteredConverter(Converter):
             return self._registry.version(self._subject_of(topic, text), wanted)
 
         try:
-            return self.reader(text, newest, version)
+            return self.reader(self._whole(text), None if newest is None else self._whole(newest), version)
         except UnknownSchemaError:
             raise
         except DataError as error:
             raise UnusableSchemaError(f"the schema {schema_id}: {error}") from error
+
+    def _whole(self, text: SchemaText) -> Registered:
+        return Registered(text, self._registry.referenced(text))
 
     def _describe(self, schema: Schema | None) -> Described:
         try:

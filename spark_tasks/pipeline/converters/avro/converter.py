@@ -17,7 +17,7 @@ from spark_tasks.pipeline.converters.avro.to_avro import avro_text
 from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
 from spark_tasks.pipeline.converters.avro.tree import Node, parse
 from spark_tasks.pipeline.converters.base import Column
-from spark_tasks.pipeline.converters.registered import Read, RegisteredConverter, Write, flag, keys_of
+from spark_tasks.pipeline.converters.registered import Read, Registered, RegisteredConverter, Write, flag, keys_of
 from spark_tasks.registry.client import SchemaText
 from spark_tasks.registry.errors import UnusableSchemaError
 
@@ -70,29 +70,27 @@ class AvroConverter(RegisteredConverter):
 
     @override
     def record_name(self, text: SchemaText) -> str | None:
-        return _record(self._parsed(text))
-
-    def _parsed(self, text: SchemaText) -> Node:
-        return parse(text.text, [reference.text for reference in self._registry.referenced(text).values()])
+        return _record(_parsed(text, self._registry.referenced(text)))
 
     @override
-    def reader(self, text: SchemaText, newest: SchemaText | None, version: Callable[[SchemaText], int | None]) -> Read:
+    def reader(self, written: Registered, newest: Registered | None, version: Callable[[SchemaText], int | None]
+               ) -> Read:
         """The version is that of the schema that the records were written with, as in Java."""
         from spark_tasks.pipeline.converters.avro import anything, columns  # noqa: PLC0415 - need an extra
         from spark_tasks.pipeline.converters.avro.resolution import resolved  # noqa: PLC0415 - needs an extra
 
-        if anything.is_anything(text.text):
+        if anything.is_anything(written.text.text):
             return anything.read
-        written = self._parsed(text)
-        node = written if newest is None else self._parsed(newest)
-        schema = connect_schema(node, self._options, version(text))
-        codec = _codec(written)
+        own = _parsed(*written)
+        node = own if newest is None else _parsed(*newest)
+        schema = connect_schema(node, self._options, version(written.text))
+        codec = _codec(own)
         metadata = {SCHEMA_KEY: to_text(schema).encode()}
 
         def read(payloads: list[bytes], skip: int) -> Column:
             wire = codec.decode(payloads, skip)
             if newest is not None:
-                wire = resolved(wire, written, node)
+                wire = resolved(wire, own, node)
             return columns.to_connect(wire, node, schema), metadata
 
         return read
@@ -108,7 +106,7 @@ class AvroConverter(RegisteredConverter):
 
         if schema is None:
             return anything.write
-        node = self._parsed(text)
+        node = _parsed(text, self._registry.referenced(text) if given else {})
         if given and self._strict:
             _check_fits(schema, node, self._options)
         codec, options = _codec(node), self._options
@@ -117,6 +115,10 @@ class AvroConverter(RegisteredConverter):
             return codec.encode(columns.from_connect(array, schema, node, options))
 
         return write
+
+
+def _parsed(text: SchemaText, references: Mapping[str, SchemaText]) -> Node:
+    return parse(text.text, [reference.text for reference in references.values()])
 
 
 def _codec(node: Node) -> AvroCodec | BytesCodec:

@@ -20,6 +20,7 @@ from spark_tasks.pipeline.converters.protobuf.names import ProtobufOptions
 from spark_tasks.pipeline.converters.registered import (
     Described,
     Read,
+    Registered,
     RegisteredConverter,
     Write,
     flag,
@@ -96,29 +97,29 @@ class ProtobufConverter(RegisteredConverter):
         files, text, name = protobuf_file(schema, self._options)
         return Schemas(files), text, name
 
-    def _schemas(self, text: SchemaText) -> Schemas:
+    def _schemas(self, text: SchemaText, references: Mapping[str, SchemaText]) -> Schemas:
         from spark_tasks.pipeline.converters.protobuf.files import files_of  # noqa: PLC0415 - needs an extra
         from spark_tasks.pipeline.converters.protobuf.tree import Schemas  # noqa: PLC0415
 
-        references = self._registry.referenced(text)
         return Schemas(files_of(text.text, {name: one.text for name, one in references.items()}))
 
     @override
     def record_name(self, text: SchemaText) -> str | None:
         """Returns the full name of the first message."""
-        return self._schemas(text).record((0,))
+        return self._schemas(text, self._registry.referenced(text)).record((0,))
 
     @override
-    def reader(self, text: SchemaText, newest: SchemaText | None, version: Callable[[SchemaText], int | None]) -> Read:
+    def reader(self, written: Registered, newest: Registered | None, version: Callable[[SchemaText], int | None]
+               ) -> Read:
         """Of another schema, records have the message with the name of their own, or else the first one, as in Java."""
-        written, options = self._schemas(text), self._options
-        schemas = written if newest is None else self._schemas(newest)
-        number = version(newest or text)
+        own, options = self._schemas(*written), self._options
+        schemas = own if newest is None else self._schemas(*newest)
+        number = version((newest or written).text)
 
         @lru_cache(100)
         def decoder(index: tuple[int, ...]) -> Callable[[pa.Array], Column]:
             if newest is not None:
-                index = schemas.index(written.record(index)) or (0,)
+                index = schemas.index(own.record(index)) or (0,)
             return _decoder(schemas.message(index), options, number)
 
         def read(payloads: list[bytes], skip: int) -> Column:
@@ -150,7 +151,7 @@ class ProtobufConverter(RegisteredConverter):
         return found
 
     def _registered(self, text: SchemaText, record: str | None) -> tuple[Schemas, tuple[int, ...]]:
-        schemas = self._schemas(text)
+        schemas = self._schemas(text, self._registry.referenced(text))
         place = schemas.index(record or "")
         if place is None:
             raise UnusableSchemaError(f"Incompatible schema: the schema to write with has no message {record}, which "
