@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigValue
 from spark_tasks.errors import ConfigError
-from spark_tasks.registry.settings import NO_REGISTRY, without_prefix, without_user
+from spark_tasks.registry.settings import NO_REGISTRY, problems, without_prefix, without_user
 
 PREFIX = "apicurio.registry."
 _URL = "schema.registry.url"
@@ -105,11 +105,16 @@ class RegistryConfigDef(ConfigDef):
 
     @override
     def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
-        """Validates the settings. Reports errors in Apicurio's keys as errors of schema.registry.url."""
+        """Validates the settings, also against what the converters support. Reports errors in Apicurio's keys as errors
+        of schema.registry.url.
+        """
         try:
             results = super().validate_all(unified(props))
         except ConfigError as error:
             results = super().validate_all(props)
             results[_URL].errors[:] = [str(error)]
+        if not any(result.errors for result in results.values()):
+            for name, message in problems({name: result.value for name, result in results.items()}):
+                results[name].errors.append(message)
         results[_URL].errors[:] = [_MISSING if message == _REQUIRED else message for message in results[_URL].errors]
         return results

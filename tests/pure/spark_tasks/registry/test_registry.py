@@ -4,6 +4,7 @@ import gzip
 import http.server
 import itertools
 import json
+import re
 import ssl
 import subprocess
 import sys
@@ -67,15 +68,26 @@ def test_converters_are_listed_with_confluents_settings(name, cls):
     ({URL: "https://registry:99999"}, "a port from 1 to 65535"),
     ({URL: NOWHERE, "max.retries": "-1"}, "max.retries: Value must be at least 0"),
     ({URL: NOWHERE, "http.read.timeout.ms": "-1"}, "Value must be at least 0"),
-    ({URL: NOWHERE, "value.subject.name.strategy": "com.acme.Mine"}, "must be one of"),
+    ({URL: NOWHERE, "value.subject.name.strategy": "com.acme.Mine"}, "supported: io.confluent"),
     ({URL: NOWHERE, "basic.auth.credentials.source": "SASL_INHERIT"}, "supported: URL, USER_INFO"),
     ({URL: NOWHERE, "basic.auth.credentials.source": "USER_INFO"}, "basic.auth.user.info is missing"),
     ({URL: NOWHERE, "rule.executors": "checkit"}, "rule.executors: not supported"),
     ({URL: NOWHERE, "value.schema.id.serializer": "io.x.HeaderSchemaIdSerializer"}, "supported: io.confluent"),
 ])
 def test_unsupported_settings_are_refused(wrong, words):
+    """By the task, and by validation, which accepted most of them."""
     with pytest.raises(ConfigError, match=words):
         AvroConverter().configure(wrong, is_key=False)
+    found = AvroConverter.config_def.validate_all({**wrong, "converter.type": "value"})
+    errors = [error for value in found.values() for error in value.errors]
+    assert any(re.search(words.rpartition(": ")[2], error) for error in errors), errors
+    assert not any("secret" in error for error in errors)
+
+
+def test_a_url_without_a_scheme_is_an_error_of_its_key():
+    found = AvroConverter.config_def.validate_all({URL: "u:secret@registry:8081", "converter.type": "key"})
+    assert {name: value.errors for name, value in found.items() if value.errors} == {
+        URL: ["Invalid value registry:8081 for configuration schema.registry.url: must start with http:// or https://"]}
 
 
 def test_a_converter_without_a_registry_url_is_refused():
@@ -263,10 +275,36 @@ def test_tls_supports_javas_key_stores(behind_tls, kind):
     converter = AvroConverter()
     converter.configure({URL: url, **stores}, is_key=False)
     assert converter.to_connect("t", framed(7, pa.array([b"\4"])))[0].to_pylist() == [2]
-    stranger = AvroConverter()
-    stranger.configure({URL: url, "max.retries": "0"}, is_key=False)
-    with pytest.raises(RetriableError, match="certificate"):
-        stranger.to_connect("t", framed(7, pa.array([b"\4"])))
+
+
+def trusting(made):
+    return {"schema.registry.ssl.truststore.location": str(made.certificate)}
+
+
+@pytest.mark.parametrize(("host", "trusts", "words"), [
+    ("127.0.0.1", False, r"its certificate is not accepted: self-signed .*; see schema\.registry\.ssl\.truststore"),
+    ("localhost", True, r"Hostname mismatch, .*'localhost'.*; see .* schema\.registry\.ssl\.endpoint\.identification"),
+    ("127.0.0.1", True, r"it does not accept the converter's certificate: .*; see schema\.registry\.ssl\.keystore"),
+])
+def test_a_certificate_that_is_not_accepted_fails_the_task(behind_tls, host, trusts, words):
+    """It was retried without end, and only the worker's log said why."""
+    url, made = behind_tls
+    converter = AvroConverter()
+    more = trusting(made) if trusts else {}
+    converter.configure({URL: url.replace("127.0.0.1", host), "max.retries": "0", **more}, is_key=False)
+    with pytest.raises(ConfigError, match=words):
+        converter.to_connect("t", framed(7, pa.array([b"\4"])))
+
+
+def test_the_certificate_of_a_token_endpoint_is_named_as_such(behind_tls):
+    url, _ = behind_tls
+    converter = AvroConverter()
+    converter.configure({
+        URL: NOWHERE, "max.retries": "0", "bearer.auth.credentials.source": "OAUTHBEARER", "bearer.auth.client.id": "i",
+        "bearer.auth.client.secret": "s", "bearer.auth.scope": "s", "bearer.auth.issuer.endpoint.url": url,
+    }, is_key=False)
+    with pytest.raises(ConfigError, match=r"bearer\.auth\.issuer\.endpoint\.url: its certificate is not acc"):
+        converter.to_connect("t", framed(7, pa.array([b"\4"])))
 
 
 class Answering(http.server.BaseHTTPRequestHandler):
