@@ -8,6 +8,7 @@ import re
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -275,6 +276,19 @@ def test_tls_supports_javas_key_stores(behind_tls, kind):
     converter = AvroConverter()
     converter.configure({URL: url, **stores}, is_key=False)
     assert converter.to_connect("t", framed(7, pa.array([b"\4"])))[0].to_pylist() == [2]
+
+
+def test_no_private_file_remains_after_the_connection(behind_tls, tmp_path, monkeypatch):
+    """Certificates of PKCS12 stores and PEM texts were left in the temporary folder, even by a clean stop."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    url, made = behind_tls
+    stores = {f"schema.registry.ssl.{name}": value for store in ("truststore", "keystore") for name, value in (
+        (f"{store}.location", str(made.pkcs12)), (f"{store}.password", "secret"))}
+    converter = AvroConverter()
+    converter.configure({URL: url, **stores}, is_key=False)
+    assert converter.to_connect("t", framed(7, pa.array([b"\4"])))[0].to_pylist() == [2]
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def trusting(made):
