@@ -12,11 +12,12 @@ from typing_extensions import override
 from spark_tasks.config.definition import ConfigDef, Importance
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
 from spark_tasks.data.schema import Schema, to_text
+from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.avro.names import AvroOptions
 from spark_tasks.pipeline.converters.avro.to_avro import avro_text
 from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
 from spark_tasks.pipeline.converters.avro.tree import Node, parse
-from spark_tasks.pipeline.converters.base import Column
+from spark_tasks.pipeline.converters.base import BadRowsError, Column
 from spark_tasks.pipeline.converters.registered import Read, Registered, RegisteredConverter, Write, flag, keys_of
 from spark_tasks.registry.client import SchemaText
 from spark_tasks.registry.errors import UnusableSchemaError
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from spark_tasks.pipeline.converters.avro.codec import AvroCodec, BytesCodec
 
 _NAME = "io.confluent.connect.avro.AvroConverter"
-
+_WHOLE = "avro.fail.on.trailing.data"  # a key of the deserializer; in Java the converter does not define it, either
+_TRAILING = "Trailing data found after deserializing Avro message"
 
 _AVRO_KEYS = ConfigDef(
     flag("enhanced.avro.schema.support", Importance.MEDIUM,
@@ -65,6 +67,11 @@ class AvroConverter(RegisteredConverter):
     write_words = "Failed to serialize Avro data from topic {}:"
 
     @override
+    def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
+        super().configure(configs, is_key=is_key)
+        self._refuses_trailing_data = str(configs.get(_WHOLE, "false")).strip().lower() == "true"
+
+    @override
     def _options_from(self, values: Mapping[str, Any]) -> None:
         self._options = AvroOptions.of(values)
 
@@ -89,6 +96,9 @@ class AvroConverter(RegisteredConverter):
 
         def read(payloads: list[bytes], skip: int) -> Column:
             wire = codec.decode(payloads, skip)
+            trailing = codec.with_trailing_data(payloads, skip, wire) if self._refuses_trailing_data else []
+            if trailing:
+                raise BadRowsError([(row, DataError(_TRAILING)) for row in trailing])
             if newest is not None:
                 wire = resolved(wire, own, node)
             return columns.to_connect(wire, node, schema), metadata

@@ -20,6 +20,7 @@ from heeler.embedded_kafka.java import find_java
 from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
 from spark_tasks.errors import ConfigError, RetriableError
 from spark_tasks.pipeline.converters.avro.converter import AvroConverter
+from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
 from spark_tasks.plugins import Kind, Plugins
@@ -445,6 +446,20 @@ def test_a_subject_that_is_no_unicode_is_no_outage(service):
     """A record's schema may have any name."""
     with pytest.raises(UnusableSchemaError, match="not valid Unicode"):
         registry_of_url(service).latest("\ud800")
+
+
+@pytest.mark.parametrize("setting", ["true", "TRUE", "false", None])
+def test_trailing_data_makes_bad_records_if_it_is_forbidden(service, setting):
+    """avro.fail.on.trailing.data, a setting of Confluent's deserializer, was ignored."""
+    service.answer = 200, {}, [json.dumps(INT).encode()]
+    converter = reader_of(service, **({} if setting is None else {"avro.fail.on.trailing.data": setting}))
+    records = pa.array([b"\0\0\0\0\7\4", None, b"\0\0\0\0\7\4\0"])
+    if setting in ("false", None):
+        assert converter.to_connect("t", records)[0].to_pylist() == [2, None, 2]
+        return
+    with pytest.raises(BadRowsError, match="Trailing data found after deserializing Avro message") as error:
+        converter.to_connect("t", records)
+    assert [row for row, _ in error.value.bad] == [2]
 
 
 class Away(http.server.BaseHTTPRequestHandler):
