@@ -19,6 +19,7 @@ from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
 from spark_tasks.pipeline.converters.avro.tree import Node, parse
 from spark_tasks.pipeline.converters.base import BadRowsError, Column
 from spark_tasks.pipeline.converters.registered import Read, Registered, RegisteredConverter, Write, flag, keys_of
+from spark_tasks.registry.apicurio import writes_as_apicurio
 from spark_tasks.registry.client import SchemaText
 from spark_tasks.registry.errors import UnusableSchemaError
 
@@ -69,6 +70,7 @@ class AvroConverter(RegisteredConverter):
     @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
         super().configure(configs, is_key=is_key)
+        self._bytes_have_length = writes_as_apicurio(configs)
         self._refuses_trailing_data = str(configs.get(_WHOLE, "false")).strip().lower() == "true"
 
     @override
@@ -91,7 +93,7 @@ class AvroConverter(RegisteredConverter):
         own = _parsed(*written)
         node = own if newest is None else _parsed(*newest)
         schema = connect_schema(node, self._options, version(written.text))
-        codec = _codec(own)
+        codec = self._codec(own)
         metadata = {SCHEMA_KEY: to_text(schema).encode()}
 
         def read(payloads: list[bytes], skip: int) -> Column:
@@ -119,22 +121,21 @@ class AvroConverter(RegisteredConverter):
         node = _parsed(text, self._registry.referenced(text) if given else {})
         if given and self._strict:
             _check_fits(schema, node, self._options)
-        codec, options = _codec(node), self._options
+        codec, options = self._codec(node), self._options
 
         def write(array: pa.Array, metadata: Metadata) -> pa.Array:  # noqa: ARG001 - Write's shape
             return codec.encode(columns.from_connect(array, schema, node, options))
 
         return write
 
+    def _codec(self, node: Node) -> AvroCodec | BytesCodec:
+        from spark_tasks.pipeline.converters.avro.codec import AvroCodec, BytesCodec  # noqa: PLC0415 - needs an extra
+
+        return BytesCodec() if node.kind == "bytes" and not self._bytes_have_length else AvroCodec(node)
+
 
 def _parsed(text: SchemaText, references: Mapping[str, SchemaText]) -> Node:
     return parse(text.text, [reference.text for reference in references.values()])
-
-
-def _codec(node: Node) -> AvroCodec | BytesCodec:
-    from spark_tasks.pipeline.converters.avro.codec import AvroCodec, BytesCodec  # noqa: PLC0415 - needs an extra
-
-    return BytesCodec() if node.kind == "bytes" else AvroCodec(node)
 
 
 def _record(node: Node) -> str | None:

@@ -128,8 +128,37 @@ def test_apicurios_settings_are_understood():
     assert not [value.errors for value in values.values() if value.errors]
 
 
+def test_the_settings_of_apicurio_2_for_confluents_bytes_are_accepted():
+    """These select what Apicurio 3 does by default."""
+    config = {"url": f"{NOWHERE}/apis/registry/v2", "use-id": "contentId", "headers.enabled": "false",
+              "auto-register": "true", "auto-register.if-exists": "RETURN_OR_UPDATE", "find-latest": "true",
+              "avro-datum-provider": "io.apicurio.registry.serde.avro.DefaultAvroDatumProvider",
+              "converter.serializer": "io.apicurio.registry.serde.avro.AvroKafkaSerializer",
+              "converter.deserializer": "io.apicurio.registry.serde.avro.AvroKafkaDeserializer"}  # fmt: skip
+    for handler in ({"as-confluent": "true"}, {"id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler"},
+                    {"as-confluent": "true", "id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler"}):
+        given = {f"apicurio.registry.{name}": value for name, value in {**config, **handler}.items()}
+        AvroConverter().configure(given, is_key=False)
+        found = AvroConverter.config_def.validate_all({**given, "converter.type": "value"})
+        assert not [value.errors for value in found.values() if value.errors]
+
+
+@pytest.mark.parametrize("lacking", ["use-id", "headers.enabled"])
+@pytest.mark.parametrize("handler", [
+    {"as-confluent": "true"}, {"id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler"}])
+def test_other_defaults_of_apicurio_2_are_refused(handler, lacking):
+    """It writes global ids, and into headers, unless told otherwise."""
+    config = {"url": NOWHERE, "use-id": "contentId", "headers.enabled": "false", **handler}
+    del config[lacking]
+    with pytest.raises(ConfigError, match=rf"set apicurio\.registry\.{lacking}=(contentId|false): its default in Apic"):
+        AvroConverter().configure({f"apicurio.registry.{key}": one for key, one in config.items()}, is_key=False)
+
+
 @pytest.mark.parametrize(("name", "value"), [
-    ("id-handler", "io.apicurio.registry.serde.Legacy8ByteIdHandler"), ("use-id", "globalId"),
+    ("as-confluent", "false"), ("avro-datum-provider", "io.apicurio.registry.serde.avro.ReflectAvroDatumProvider"),
+    ("converter.serializer", "io.apicurio.registry.serde.jsonschema.JsonSchemaKafkaSerializer"),
+    ("auto-register.if-exists", "FAIL"), ("id-handler", "io.apicurio.registry.serde.Legacy8ByteIdHandler"),
+    ("use-id", "globalId"),
     ("headers.enabled", "true"),
     ("artifact-resolver-strategy", "io.apicurio.registry.serde.strategy.SimpleTopicIdStrategy"), ("what", "1"),
     ("artifact.group-id", "mine"), ("serde.send-type-ref", "true"), ("avro.encoding", "JSON"), ("url", "apicurio:1"),
