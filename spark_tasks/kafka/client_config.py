@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
 import ssl
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -18,7 +20,10 @@ from spark_tasks.config.client_values import client_value, given_value
 from spark_tasks.config.unsupported import refuse
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.security.key_stores import certificates, identity, is_pem, pem_text, read_store
-from spark_tasks.process.private_files import private_folder
+from spark_tasks.process.private_files import open_private, private_folder
+
+Keep = Callable[[str], str]
+"""Writes a text to a file that only this user can read, and returns its path."""
 
 _ANY: Final = "consumer"  # its keys of connections, which all clients have, are those of the others
 _STORES: Final = ("PEM", "PKCS12", "JKS")
@@ -47,15 +52,23 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
         settings.update(_sasl(properties))
     refuse(properties)
     if protocol.endswith("SSL"):
-        settings.update(_ssl(properties))
+        settings.update(_ssl(properties, _private_file))
     return settings
 
 
-def tls_files(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Returns kafka-python's settings for TLS, with PEM files, from the ssl.* properties of any client. Raises
-    ConfigError.
+@contextmanager
+def tls_files(properties: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """A context manager for kafka-python's settings for TLS, from the ssl.* properties of any client. PEM files that
+    are not the user's exist only within the context. Raises ConfigError.
     """
-    return _ssl(properties)
+    with tempfile.TemporaryDirectory(prefix="heeler-pem-") as folder:
+        def keep(text: str) -> str:
+            file = Path(folder, f"{hashlib.sha256(text.encode()).hexdigest()}.pem")
+            with open_private(file, "w") as out:
+                out.write(text)
+            return str(file)
+
+        yield _ssl(properties, keep)
 
 
 def _servers(properties: Mapping[str, str]) -> list[str]:
@@ -95,32 +108,32 @@ def _jaas(text: str) -> dict[str, str]:
     return options
 
 
-def _ssl(properties: Mapping[str, str]) -> dict[str, Any]:
+def _ssl(properties: Mapping[str, str], keep: Keep) -> dict[str, Any]:
     for kind in ("keystore", "truststore"):
         store = properties.get(f"ssl.{kind}.type", "").strip().upper()
         if store not in ("", *_STORES):
             allowed = f"one of {', '.join(_STORES)} (for JKS and PKCS12: what keytool writes)"
             raise _bad(f"ssl.{kind}.type", store, allowed)
     settings: dict[str, Any] = {"ssl_check_hostname": bool(_endpoint_check(properties))}
-    trust = _trust_file(properties)
+    trust = _trust_file(properties, keep)
     if trust:
         settings["ssl_cafile"] = trust
-    settings.update(_own_certificate(properties))
+    settings.update(_own_certificate(properties, keep))
     _check_files(settings)
     return settings
 
 
-def _trust_file(properties: Mapping[str, str]) -> str | None:
+def _trust_file(properties: Mapping[str, str], keep: Keep) -> str | None:
     location = properties.get("ssl.truststore.location", "").strip()
     if not location:
-        return _pem_text_file(properties, "ssl.truststore.certificates")
+        return _pem_text_file(properties, "ssl.truststore.certificates", keep)
     content = read_store("ssl.truststore.location", location)
     if is_pem(content):
         return location
-    return _private_file(certificates(content, properties.get("ssl.truststore.password")))
+    return keep(certificates(content, properties.get("ssl.truststore.password")))
 
 
-def _own_certificate(properties: Mapping[str, str]) -> dict[str, Any]:
+def _own_certificate(properties: Mapping[str, str], keep: Keep) -> dict[str, Any]:
     """Returns the settings of the client's certificate chain, its key and the key's password; empty without a key
     store.
     """
@@ -130,12 +143,12 @@ def _own_certificate(properties: Mapping[str, str]) -> dict[str, Any]:
         content = read_store("ssl.keystore.location", location)
         chain: str | None = location  # a PEM key store file holds the key and the chain
         if not is_pem(content):
-            chain = _private_file(identity(content, properties.get("ssl.keystore.password"), password).decode())
+            chain = keep(identity(content, properties.get("ssl.keystore.password"), password).decode())
             password = None
         key = chain
     else:
-        chain = _pem_text_file(properties, "ssl.keystore.certificate.chain")
-        key = _pem_text_file(properties, "ssl.keystore.key") or chain
+        chain = _pem_text_file(properties, "ssl.keystore.certificate.chain", keep)
+        key = _pem_text_file(properties, "ssl.keystore.key", keep) or chain
     if not chain:
         return {}
     return {"ssl_certfile": chain, "ssl_keyfile": key, **({"ssl_password": password} if password else {})}
@@ -148,14 +161,14 @@ def _endpoint_check(properties: Mapping[str, str]) -> str:
     return algorithm
 
 
-def _pem_text_file(properties: Mapping[str, str], key: str) -> str | None:
+def _pem_text_file(properties: Mapping[str, str], key: str, keep: Keep) -> str | None:
     text = properties.get(key, "").strip()
     if not text:
         return None
     pem = pem_text(text)
     if not pem:
         raise ConfigError(f"{key} (value hidden) is not PEM: it has no -----BEGIN …----- with its -----END …-----")
-    return _private_file(pem)
+    return keep(pem)
 
 
 class PrivateFile(str):
@@ -182,7 +195,9 @@ class PrivateFile(str):
 
 
 def _private_file(text: str) -> str:
-    """Returns a file with this text that only this user can read. Equal texts share a file, to limit their number."""
+    """Returns a file with this text that only this user can read, until the process ends. Equal texts share a file, to
+    limit their number.
+    """
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     folder = private_folder("pem")
     file = folder / f"{digest}.pem"
@@ -191,7 +206,21 @@ def _private_file(text: str) -> str:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)
         Path(unfinished).replace(file)
+    _FILES.add(file)
     return PrivateFile(str(file), text)
+
+
+_FILES: set[Path] = set()
+
+
+@atexit.register
+def _remove_files() -> None:
+    """Other processes with the same texts write them again (PrivateFile.restored)."""
+    for file in _FILES:
+        file.unlink(missing_ok=True)
+    for folder in {file.parent for file in _FILES}:
+        with suppress(OSError):  # it has the files of other processes
+            folder.rmdir()
 
 
 def _check_files(settings: Mapping[str, Any]) -> None:

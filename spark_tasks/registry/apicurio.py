@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigValue
 from spark_tasks.errors import ConfigError
-from spark_tasks.registry.settings import NO_REGISTRY, without_prefix, without_user
+from spark_tasks.registry.settings import NO_REGISTRY, problems, without_prefix, without_user
 
 PREFIX = "apicurio.registry."
 _URL = "schema.registry.url"
@@ -26,15 +26,19 @@ _SAME = {
     "tls.truststore.password": f"{_TLS}truststore.password", "tls.keystore.location": f"{_TLS}keystore.location",
     "tls.keystore.type": f"{_TLS}keystore.type", "tls.keystore.password": f"{_TLS}keystore.password",
 }  # fmt: skip
-# key -> the only supported value; of class names, only the part after the last dot is compared
+# key -> the supported values; of class names, only the part after the last dot is compared
 _ONLY = {
-    "id-handler": "Default4ByteIdHandler", "use-id": "contentId", "headers.enabled": "false",
-    "artifact-resolver-strategy": "TopicIdStrategy", "artifact.group-id": "default", "avro.encoding": "BINARY",
-    "auto-register.if-exists": "FIND_OR_CREATE_VERSION", "dereference-schema": "false", "canonicalize": "false",
-    "use-schema-from-headers": "false", "serde.contract-rules.enabled": "false", "tls.trust-all": "false",
-    "serde.send-type-ref": "false", "serde.read-type-ref": "false", "serde.send-indexes": "true",
-    "serde.read-indexes": "true",
+    "id-handler": ("Default4ByteIdHandler", "Legacy4ByteIdHandler"), "as-confluent": ("true",),
+    "use-id": ("contentId",), "headers.enabled": ("false",), "artifact-resolver-strategy": ("TopicIdStrategy",),
+    "artifact.group-id": ("default",), "avro.encoding": ("BINARY",),
+    "avro-datum-provider": ("DefaultAvroDatumProvider",), "converter.serializer": ("AvroKafkaSerializer",),
+    "converter.deserializer": ("AvroKafkaDeserializer",),
+    "auto-register.if-exists": ("FIND_OR_CREATE_VERSION", "RETURN_OR_UPDATE"), "dereference-schema": ("false",),
+    "canonicalize": ("false",), "use-schema-from-headers": ("false",), "serde.contract-rules.enabled": ("false",),
+    "tls.trust-all": ("false",), "serde.send-type-ref": ("false",), "serde.read-type-ref": ("false",),
+    "serde.send-indexes": ("true",), "serde.read-indexes": ("true",),
 }  # fmt: skip
+_OTHER_IN_2 = {"use-id": "globalId", "headers.enabled": "true"}  # defaults of Apicurio 2
 _OF_NO_EFFECT = frozenset({
     "url", "url.version", "auth.username", "auth.password", "check-period-ms", "cache-latest", "is-key",
     "fault-tolerant-refresh", "background-refresh-enabled", "background-refresh.executor-threads",
@@ -55,11 +59,12 @@ def translated(props: Mapping[str, Any]) -> dict[str, Any]:
         if name in _SAME:
             out[_SAME[name]] = value
         elif name in _ONLY:
-            if value.rpartition(".")[2].lower() != _ONLY[name].lower():
-                raise ConfigError(f"Invalid value {value} for configuration {PREFIX}{name}: the only supported value "
-                                  f"is {_ONLY[name]}")
+            if value.rpartition(".")[2].lower() not in map(str.lower, _ONLY[name]):
+                raise ConfigError(f"Invalid value {value} for configuration {PREFIX}{name}: supported: "
+                                  f"{', '.join(_ONLY[name])}")
         elif name not in _OF_NO_EFFECT:
             raise ConfigError(f"The configuration {PREFIX}{name} is not supported")
+    _check_defaults(apicurio_settings)
     if "url" in apicurio_settings:
         out[_URL] = ",".join(_confluent_url(url.strip()) for url in apicurio_settings["url"].split(","))
     if "auth.username" in apicurio_settings:
@@ -69,6 +74,20 @@ def translated(props: Mapping[str, Any]) -> dict[str, Any]:
     if "auth.service.token.endpoint" in apicurio_settings:
         out["bearer.auth.credentials.source"] = "OAUTHBEARER"
     return {**out, **{key: value for key, value in props.items() if not key.startswith(PREFIX)}}
+
+
+def _check_defaults(settings: Mapping[str, str]) -> None:
+    """Raises ConfigError if the settings are those of Apicurio 2 and one lacks whose default is not supported."""
+    if "as-confluent" in settings or settings.get("id-handler", "").endswith("Legacy4ByteIdHandler"):
+        for name, default in _OTHER_IN_2.items():
+            if name not in settings:
+                raise ConfigError(f"Please set {PREFIX}{name}={_ONLY[name][0]}: its default in Apicurio 2 is "
+                                  f"{default}, which is not supported")
+
+
+def writes_as_apicurio(props: Mapping[str, Any]) -> bool:
+    """Returns whether the settings are those of Apicurio's converter, which writes Avro's bytes differently."""
+    return f"{PREFIX}url" in props
 
 
 def _confluent_url(url: str) -> str:
@@ -105,11 +124,16 @@ class RegistryConfigDef(ConfigDef):
 
     @override
     def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
-        """Validates the settings. Reports errors in Apicurio's keys as errors of schema.registry.url."""
+        """Validates the settings, also against what the converters support. Reports errors in Apicurio's keys as errors
+        of schema.registry.url.
+        """
         try:
             results = super().validate_all(unified(props))
         except ConfigError as error:
             results = super().validate_all(props)
             results[_URL].errors[:] = [str(error)]
+        if not any(result.errors for result in results.values()):
+            for name, message in problems({name: result.value for name, result in results.items()}):
+                results[name].errors.append(message)
         results[_URL].errors[:] = [_MISSING if message == _REQUIRED else message for message in results[_URL].errors]
         return results

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConfigError, DataError, RetriableError
 from spark_tasks.registry.caches import with_failures
+from spark_tasks.registry.certificates import rejection
 from spark_tasks.registry.connection import BUSY, connect
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, UnusableSchemaError
 from spark_tasks.registry.settings import TLS_PREFIX, without_user
@@ -204,8 +205,14 @@ class Registry:
             if getattr(error.__context__, "error", None) in _NO_TOKENS:
                 raise ConfigError("bearer.auth.issuer.endpoint.url did not issue a token for bearer.auth.client.id: "
                                   f"{error.message}") from error
+            rejected = rejection(error)
+            if rejected:
+                raise ConfigError(f"bearer.auth.issuer.endpoint.url: {rejected}") from error
             raise self._unreachable(f"no token: {error.message}") from error
         except (httpx2.TransportError, TimeoutError) as error:
+            rejected = rejection(error)
+            if rejected:
+                raise ConfigError(f"the schema registry {self._urls}: {rejected}") from error
             raise self._unreachable(f"{type(error).__name__}: {error}") from error
         except UnicodeEncodeError as error:  # of the request: a record's schema may have any name
             raise UnusableSchemaError(f"{what!r} is not valid Unicode: {error}") from error

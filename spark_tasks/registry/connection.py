@@ -27,13 +27,16 @@ def connect(values: Mapping[str, Any]) -> SchemaRegistryClient:
     import httpx2  # noqa: PLC0415 - of the extra `registry`, as what follows
     from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415
 
-    conf = _conf(values)
     seconds = values["http.read.timeout.ms"] / 1000 or None  # 0: no limit, as in Java
-    conf["timeout"] = httpx2.Timeout(seconds, connect=values["http.connect.timeout.ms"] / 1000 or None)
-    try:
-        client = SchemaRegistryClient(conf)
-    except (ValueError, TypeError, OSError) as error:
-        raise ConfigError(f"schema.registry.url: {error}") from error
+    timeout = httpx2.Timeout(seconds, connect=values["http.connect.timeout.ms"] / 1000 or None)
+    tls_settings = {key.removeprefix(TLS_PREFIX): value for key, value in values.items()
+                    if key.startswith(TLS_PREFIX + "ssl.")}
+    with tls_files(tls_settings) as tls:  # which the client reads only here
+        files = {name: tls[key] for key, name in _TLS_NAMES.items() if tls.get(key)}
+        try:
+            client = SchemaRegistryClient({**_conf(values), "timeout": timeout, **files})
+        except (ValueError, TypeError, OSError) as error:
+            raise ConfigError(f"schema.registry.url: {error}") from error
     # The client has no settings for what Java's clients support: any header, and a token without a logical cluster.
     rest = client._rest_client  # noqa: SLF001
     rest.session.event_hooks = {"response": [lambda response: read_body(response, seconds or math.inf)]}
@@ -108,7 +111,7 @@ _CLOUD_HEADERS = {
 
 
 def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings of confluent-kafka's client. Raises ConfigError."""
+    """Returns the settings of confluent-kafka's client, except for the files of TLS. Raises ConfigError."""
     urls = [url.rstrip("/") for url in values["schema.registry.url"]]
     if values["basic.auth.credentials.source"] == "USER_INFO":
         urls = [without_user(url) for url in urls]  # whose user and password are not used then
@@ -132,9 +135,7 @@ def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
         conf["ssl.ca.location"] = False  # nothing has TLS, and reading all authorities takes long
     if values["proxy.host"]:
         conf["proxy"] = f"http://{values['proxy.host']}:{values['proxy.port']}"
-    tls = tls_files({key.removeprefix(TLS_PREFIX): value for key, value in values.items()
-                     if key.startswith(TLS_PREFIX + "ssl.")})
-    return conf | {name: tls[key] for key, name in _TLS_NAMES.items() if tls.get(key)}
+    return conf
 
 
 _OAUTH = (

@@ -14,6 +14,7 @@ from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, Import
 from spark_tasks.config.unsupported import UNREAD_BY_REGISTRY_CLIENTS, refuse_https
 from spark_tasks.errors import ConfigError
 
+_URL = "schema.registry.url"
 _SERIALIZERS = "io.confluent.kafka.serializers"
 TOPIC_NAME = f"{_SERIALIZERS}.subject.TopicNameStrategy"
 RECORD_NAME = f"{_SERIALIZERS}.subject.RecordNameStrategy"
@@ -106,6 +107,7 @@ def _key(name: str, kind: str, importance: str, default: str, doc: str) -> Confi
 
 REGISTRY_KEYS = ConfigDef(*_keys())
 
+_STRATEGIES = (TOPIC_NAME, RECORD_NAME, TOPIC_RECORD_NAME, ASSOCIATED_NAME)
 _ONLY: dict[str, tuple[Any, ...]] = {
     "propagate.schema.tags": (False,),
     "use.schema.guid": (None, ""),
@@ -115,6 +117,8 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "rule.actions": ([],),
     "bearer.auth.custom.provider.class": (None, ""),
     "context.name.strategy": (_NO_CONTEXT,),
+    "key.subject.name.strategy": _STRATEGIES,
+    "value.subject.name.strategy": _STRATEGIES,
     "key.schema.id.serializer": (_PREFIX_ID, _HEADER_ID),
     "value.schema.id.serializer": (_PREFIX_ID, _HEADER_ID),
     "key.schema.id.deserializer": (_DUAL_ID, _PREFIX_READER),
@@ -140,30 +144,41 @@ NO_REGISTRY: Final = ("name at least one URL, such as http://registry:8081; a co
 
 def check(values: Mapping[str, Any]) -> None:
     """Raises ConfigError for a value that is not supported."""
-    if not [url for url in values["schema.registry.url"] if url]:
-        raise ConfigError(f"schema.registry.url: {NO_REGISTRY}")
-    for url in values["schema.registry.url"]:
-        _check_url(url)
+    for _, message in problems(values):
+        raise ConfigError(message)
+
+
+def problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Returns the keys whose values are not supported, each with a message."""
+    if not [url for url in values[_URL] if url]:
+        yield _URL, f"{_URL}: {NO_REGISTRY}"
+        return
+    for url in values[_URL]:
+        reason = _problem_of(url)
+        if reason:
+            yield _URL, f"Invalid value {without_user(url)} for configuration {_URL}: {reason}"
     for name, allowed in _ONLY.items():
         if values[name] not in allowed:
             names = ", ".join(str(value) for value in allowed if value)
             remedy = f"supported: {names}" if names else "not supported; remove it"
-            raise ConfigError(f"Invalid value {values[name]} for configuration {name}: {remedy}")
-    if values["basic.auth.credentials.source"] == "USER_INFO":
-        user_info(values)
-    urls = (*values["schema.registry.url"], values["bearer.auth.issuer.endpoint.url"] or "")
-    if any(url.startswith("https://") for url in urls):
-        refuse_https({key.removeprefix(TLS_PREFIX): str(value or "") for key, value in values.items()}, TLS_PREFIX)
+            yield name, f"Invalid value {values[name]} for configuration {name}: {remedy}"
+    try:
+        if values["basic.auth.credentials.source"] == "USER_INFO":
+            user_info(values)
+    except ConfigError as error:
+        yield "basic.auth.user.info", str(error)
+    urls = (*values[_URL], values["bearer.auth.issuer.endpoint.url"] or "")
+    try:
+        if any(url.startswith("https://") for url in urls):
+            refuse_https({key.removeprefix(TLS_PREFIX): str(value or "") for key, value in values.items()}, TLS_PREFIX)
+    except ConfigError as error:
+        yield _URL, str(error)
 
 
-def _check_url(url: str) -> None:
-    reason = None
+def _problem_of(url: str) -> str | None:
     if not url.startswith(("http://", "https://")):
-        reason = "must start with http:// or https://"
-    elif not _has_address(url):
-        reason = "must have a host and, optionally, a port from 1 to 65535"
-    if reason:
-        raise ConfigError(f"Invalid value {without_user(url)} for configuration schema.registry.url: {reason}")
+        return "must start with http:// or https://"
+    return None if _has_address(url) else "must have a host and, optionally, a port from 1 to 65535"
 
 
 def _has_address(url: str) -> bool:

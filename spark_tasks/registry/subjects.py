@@ -30,9 +30,6 @@ class Subjects:
                 raise ConfigError(f"Invalid value {word} for configuration {_FALLBACK}: must be one of "
                                   f"{', '.join(_BY_WORD)}")
             strategy = _BY_WORD[word]
-        if strategy not in _BY_WORD.values():
-            raise ConfigError(f"Invalid value {strategy} for configuration {self._setting}: must be one of "
-                              f"{', '.join([*_BY_WORD.values(), ASSOCIATED_NAME])}")
         self._strategy = strategy
 
     @property

@@ -29,7 +29,7 @@ from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY
 from spark_tasks.pipeline.converters.avro.converter import AvroConverter
 from spark_tasks.pipeline.converters.base import schema_of
 from spark_tasks.pipeline.converters.protobuf.converter import ProtobufConverter
-from spark_tasks.pipeline.converters.registered import Described, Read, Write
+from spark_tasks.pipeline.converters.registered import Described, Read, Registered, Write
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.registry.wire import framed, unframed
@@ -146,7 +146,7 @@ def registered() -> None:
         converter.configure({"schema.registry.url": "http://127.0.0.1:1"}, is_key=False)
         described = converter.describe(schema)
         write = converter.writer(schema, described.text, given=False)
-        read = converter.reader(described.text, {}, lambda: 1)
+        read = converter.reader(Registered(described.text, {}), None, lambda _: 1)
         raw = framed(7, write(values, metadata), described.index)
 
         def encode(write: Write = write, described: Described = described) -> int:

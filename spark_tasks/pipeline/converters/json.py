@@ -93,9 +93,10 @@ class JsonConverter(Converter, HeaderConverter):
         self._writer = JsonWriter(numeric_decimals=self._numeric, replace_nulls=self._replace_nulls)
         content = values["schema.content"]
         try:
-            self._fixed = read_schema(content) if self._schemas and content else None
+            fixed = read_schema(content) if content else None
         except DataError as error:
             raise ConfigError(f"schema.content: {error}") from error
+        self._fixed = fixed if self._schemas else None
 
     @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -57,6 +57,13 @@ def keys_of(*more: ConfigDef) -> ConfigDef:
     return RegistryConfigDef(*CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, *more).keys.values())
 
 
+class Registered(NamedTuple):
+    """A registered schema with all schemas that it references, by name; each follows those that it references."""
+
+    text: SchemaText
+    references: Mapping[str, SchemaText]
+
+
 Read = Callable[[list[bytes], int], Column]
 """Converts payloads, each after a number of bytes to skip, to values and their field's metadata. Raises BadRowError,
 BadRowsError.
@@ -97,11 +104,13 @@ class RegisteredConverter(Converter):
     @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
         """Raises ConfigError for invalid settings and if packages of the extra are missing."""
+        names_latest = "use.latest.version" in configs  # not find-latest: Apicurio's clients only write the newest
         configs = unified(configs)
         values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
         check(values)
         require_packages(*self.packages)
         self._values, self._is_key = values, is_key
+        self._reads_latest = names_latest and values["use.latest.version"]
         self._subjects = Subjects(values, configs, is_key=is_key)
         self._registry = registry_of(values, configs)
         self._options_from(values)
@@ -109,6 +118,7 @@ class RegisteredConverter(Converter):
         self._read_of = with_failures(self._reader, size, UnusableSchemaError, _UNUSABLE_S)
         self._described = with_failures(self._describe, size, UnusableSchemaError, _UNUSABLE_S)
         self._written = lru_cache(size)(self.writer)
+        self._record_of = lru_cache(size)(self.record_name)
 
     @abstractmethod
     def _options_from(self, values: Mapping[str, Any]) -> None:
@@ -119,8 +129,11 @@ class RegisteredConverter(Converter):
         """Returns the record name of a registered schema, from which a subject name may be made."""
 
     @abstractmethod
-    def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
-        """Returns the reader for records with a registered schema. `version` returns its version in the subject."""
+    def reader(self, written: Registered, newest: Registered | None, version: Callable[[SchemaText], int | None]
+               ) -> Read:
+        """Returns the reader for records with the schema `written`. `newest`: another one, as whose records they are
+        read. `version` returns a schema's version in the subject.
+        """
 
     @abstractmethod
     def describe(self, schema: Schema | None) -> Described:
@@ -150,7 +163,7 @@ class RegisteredConverter(Converter):
         if len(found.ids) > 1:
             raise MixedSchemasError(found.codes)
         with _rows(rows, words):
-            read = self._read_of(topic, found.ids[0])
+            read = self._read_of(topic, found.ids[0], self._newest(topic, found.ids[0]))
             try:
                 values, metadata = read(found.payloads, found.skip)
             except MixedSchemasError as mixed:  # several messages of one schema
@@ -159,24 +172,43 @@ class RegisteredConverter(Converter):
                 raise MixedSchemasError(codes) from None
         return values if len(rows) == len(array) else _scattered(values, rows, len(array)), metadata
 
-    def _reader(self, topic: str, schema_id: SchemaId) -> Read:
-        text = self._registry.schema(schema_id)
-        if text.kind != self.kind:
-            raise UnusableSchemaError(f"the schema {schema_id} in the registry is of the type {text.kind}, not "
-                                      f"{self.kind}")
+    def _newest(self, topic: str, schema_id: SchemaId) -> SchemaText | None:
+        """Returns the schema as whose records those with this schema are read, or None for their own."""
+        if not self._reads_latest:
+            return None
+        text = self._schema(schema_id)
+        newest = self._registry.latest(self._subject_of(topic, text))[1]
+        return None if newest == text else self._checked(newest, "newest schema of the subject")
 
-        def version() -> int | None:
-            record = self.record_name(text)
-            if self._subjects.need_record and not record:
+    def _schema(self, schema_id: SchemaId) -> SchemaText:
+        return self._checked(self._registry.schema(schema_id), f"schema {schema_id} in the registry")
+
+    def _checked(self, text: SchemaText, what: str) -> SchemaText:
+        if text.kind != self.kind:
+            raise UnusableSchemaError(f"the {what} is of the type {text.kind}, not {self.kind}")
+        return text
+
+    def _subject_of(self, topic: str, text: SchemaText) -> str:
+        """Returns the subject of a record's schema. Raises UnusableSchemaError if the schema needs a name for it."""
+        return self._subjects.subject(topic, self._record_of(text) if self._subjects.need_record else None)
+
+    def _reader(self, topic: str, schema_id: SchemaId, newest: SchemaText | None) -> Read:
+        text = self._schema(schema_id)
+
+        def version(wanted: SchemaText) -> int | None:
+            if self._subjects.need_record and not self._record_of(text):
                 return None
-            return self._registry.version(self._subjects.subject(topic, record), text)
+            return self._registry.version(self._subject_of(topic, text), wanted)
 
         try:
-            return self.reader(text, self._registry.referenced(text), version)
+            return self.reader(self._whole(text), None if newest is None else self._whole(newest), version)
         except UnknownSchemaError:
             raise
         except DataError as error:
             raise UnusableSchemaError(f"the schema {schema_id}: {error}") from error
+
+    def _whole(self, text: SchemaText) -> Registered:
+        return Registered(text, self._registry.referenced(text))
 
     def _describe(self, schema: Schema | None) -> Described:
         try:

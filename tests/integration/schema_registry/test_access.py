@@ -155,6 +155,16 @@ def test_apicurios_own_settings_are_supported(registry):
     assert avro(registry).to_connect("apicurio", written)[0].to_pylist() == [1]
 
 
+def test_with_apicurios_settings_bytes_have_their_length(registry):
+    """As from Apicurio's serializer, which is not Confluent's in this."""
+    own = {"apicurio.registry.url": registry.url, "apicurio.registry.auto-register": "true"}
+    data = column([b"abc"], Schema(Type.BYTES))
+    written = through_apicurio(own).from_connect("apicurio-bytes", *data)
+    assert written[0].as_py()[5:] == b"\6abc"
+    assert through_apicurio(own).to_connect("apicurio-bytes", written)[0] == data[0]
+    assert avro(registry).from_connect("apicurio-bytes", *data)[0].as_py()[5:] == b"abc"
+
+
 def through_apicurio(config):
     converter = AvroConverter()
     converter.configure(config, is_key=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -81,6 +82,33 @@ def test_heeler_reads_what_confluents_serializer_writes(registry):
         for either in ({"int": 5}, {"string": "s"}, {"bytes": b"b"})
     ]
     assert converter.to_connect("mixed", pa.array(written[3:]))[0].to_pylist() == [{"a": "z"}]
+
+
+@pytest.mark.parametrize(("schema", "sent"), [
+    ('"bytes"', [b"\xab\xcd", b"\x06abcd", b"\0"]), ('{"type":"bytes","connect.name":"shop.Raw"}', [b"\x06abc"]),
+    ('{"type":"bytes","logicalType":"decimal","precision":64,"scale":2}', [b"\4\xd2", b"\1"]),
+    ('["null","bytes"]', [b"abc"]),
+])
+def test_values_that_are_only_bytes_follow_the_id_without_their_length(registry, schema, sent):
+    """In both directions, as in Confluent's serializers; the length of an optional value is written."""
+    context, is_decimal = SerializationContext("raw", MessageField.VALUE), "decimal" in schema
+    with SchemaRegistryClient({"url": registry.url, "timeout": 30}) as client:
+        theirs = AvroSerializer(client, schema)
+        written = [theirs(value, context) for value in sent]
+        converter = avro(registry)
+        found, metadata = converter.to_connect("raw", pa.array(written))
+        values = [Decimal(int.from_bytes(value, "big")) / 100 if is_decimal else value for value in sent]
+        assert found.to_pylist() == values
+        ours = converter.from_connect("raw", found, metadata).to_pylist()
+        assert [AvroDeserializer(client)(one, context) for one in ours] == sent
+    assert [one[5:] for one in ours] == [one[5:] for one in written]
+
+
+def test_an_empty_value_of_bytes_round_trips(registry):
+    """Confluent's deserializer for Python refuses it."""
+    values, metadata = column([b"", b"x"], Schema(Type.BYTES))
+    found, _ = avro(registry).to_connect("raw-empty", avro(registry).from_connect("raw-empty", values, metadata))
+    assert found == values
 
 
 def test_schema_ids_may_be_in_headers(registry):

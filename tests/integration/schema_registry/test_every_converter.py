@@ -17,7 +17,7 @@ from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.data.schema import Field, Schema, Type, from_text
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError
-from spark_tasks.registry.settings import RECORD_NAME, TOPIC_RECORD_NAME
+from spark_tasks.registry.settings import RECORD_NAME, TOPIC_NAME, TOPIC_RECORD_NAME
 from tests.rigs.registry_converters import avro, column, json_schema, one_field, protobuf
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -157,3 +157,66 @@ def test_subjects_may_follow_the_record_name(registry, kind, strategy):
         return
     with pytest.raises(BadRowsError, match="must only be a record schema"):
         MADE[kind](registry, **config).from_connect(topic, *nameless)
+
+
+EVOLVED = {  # two versions of a schema, a record of the first one, and what it is as one of the second
+    "avro": ({"type": "record", "name": "R", "fields": [
+                 {"name": "id", "type": "int"}, {"name": "old", "type": "string"}]},
+             {"type": "record", "name": "R", "fields": [
+                 {"name": "new", "type": "string", "default": "dflt"}, {"name": "id", "type": "long"}]},
+             b"\2\2x", {"new": "dflt", "id": 1}),
+    "json": ({"type": "object", "title": "R", "properties": {"id": {"type": "integer"}, "old": {"type": "string"}}},
+             {"type": "object", "title": "R", "properties": {"id": {"type": "number"}, "new": {"type": "string"}}},
+             b'{"id":1,"old":"x"}', {"id": 1.0, "new": None}),
+    "protobuf": ('syntax = "proto3"; message First {} message R { int32 id = 1; string old = 2; }',
+                 'syntax = "proto3"; message R { int64 id = 1; int32 new = 3; }',
+                 b"\2\2\x08\1\x12\1x", {"id": 1, "new": 0}),
+}  # fmt: skip
+
+
+@KINDS
+@pytest.mark.parametrize("strategy", [TOPIC_NAME, TOPIC_RECORD_NAME])
+def test_records_are_read_as_those_of_the_newest_version(registry, kind, strategy):
+    """With use.latest.version, as in Confluent's converters; with Apicurio's find-latest, only writing is affected."""
+    old, new, payload, value = EVOLVED[kind]
+    topic = f"evolved-{kind}-{strategy[-8:]}"
+    record = "First" if kind == "protobuf" else "R"
+    subject = f"{topic}-value" if strategy == TOPIC_NAME else f"{topic}-{record}"
+    first, _ = (register(registry, kind, subject, text) for text in (old, new))
+    written = pa.array([b"\0" + first.to_bytes(4, "big") + payload, None])
+    by_name = {"value.subject.name.strategy": strategy}
+    found, said = MADE[kind](registry, **by_name, **{"use.latest.version": "true"}).to_connect(topic, written)
+    assert found.to_pylist() == [value, None]
+    assert from_text(said[SCHEMA_KEY]).version == (1 if kind == "avro" else 2)
+    for other in ({}, {"apicurio.registry.find-latest": "true"}):
+        own, _ = MADE[kind](registry, **by_name, **other).to_connect(topic, written)
+        assert own.to_pylist()[0]["old"] == "x"
+
+
+def test_avros_newest_version_is_read_as_confluents_deserializer_reads_it(registry):
+    old, new, payload, value = EVOLVED["avro"]
+    first, _ = (register(registry, "avro", "as-theirs-value", text) for text in (old, new))
+    written = b"\0" + first.to_bytes(4, "big") + payload
+    with SchemaRegistryClient({"url": registry.url, "timeout": 30}) as client:
+        theirs = AvroDeserializer(client, conf={"use.latest.version": True})
+        assert theirs(written, SerializationContext("as-theirs", MessageField.VALUE)) == value
+    lacking = {"type": "record", "name": "R", "fields": [{"name": "needed", "type": "long"}]}
+    register(registry, "avro", "as-theirs-value", lacking)
+    with pytest.raises(BadRowsError, match=r"the field needed was not written") as bad:
+        avro(registry, **{"use.latest.version": "true"}).to_connect("as-theirs", pa.array([None, written, written]))
+    assert [row for row, _ in bad.value.bad] == [1, 2]
+
+
+@KINDS
+def test_the_newest_version_is_of_a_subject_that_exists_and_of_the_same_type(registry, kind):
+    old, _, payload, _ = EVOLVED[kind]
+    number = register(registry, kind, f"only-there-{kind}", old)
+    written = pa.array([b"\0" + number.to_bytes(4, "big") + payload])
+    converter = MADE[kind](registry, **{"use.latest.version": "true"})
+    with pytest.raises(BadRowsError) as bad:
+        converter.to_connect(f"not-there-{kind}", written)
+    assert isinstance(bad.value.bad[0][1], UnknownSchemaError)
+    other = "json" if kind == "avro" else "avro"
+    register(registry, other, f"another-{kind}-value", EVOLVED[other][0])
+    with pytest.raises(BadRowsError, match=f"the newest schema of the subject is of the type {other.upper()}, not"):
+        converter.to_connect(f"another-{kind}", written)

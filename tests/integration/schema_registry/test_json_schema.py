@@ -13,7 +13,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from spark_tasks.data.columns import SCHEMA_KEY
 from spark_tasks.data.schema import Field, Schema, Type, from_text
-from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
+from spark_tasks.registry.errors import RefusedSchemaError
 from tests.rigs.registry_converters import RECORD, ROW, column, json_schema, one_field
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -68,3 +69,14 @@ def test_json_that_violates_its_schema_is_refused_only_if_validation_is_on(regis
         with pytest.raises(BadRowError) as bad:
             json_schema(registry, **config).to_connect("json-hurt", pa.array([written[0], payload, written[1]]))
         assert bad.value.row == 1
+
+
+@pytest.mark.parametrize(("schema", "value"), [
+    (Schema(Type.INT32), 5),
+    (Schema(Type.STRUCT, name="R", optional=True, fields=(Field("a", Schema(Type.INT32)),)), {"a": 1}),
+])
+def test_a_schema_that_apicurio_does_not_recognize_makes_bad_records(registry, schema, value):
+    """It wants $schema, or an object with properties; its message says so."""
+    with pytest.raises(BadRowsError, match=r"Failed to discover artifact type from content.*422") as bad:
+        json_schema(registry).from_connect("unrecognized", *column([value, value], schema))
+    assert [type(error) for _, error in bad.value.bad] == [RefusedSchemaError] * 2

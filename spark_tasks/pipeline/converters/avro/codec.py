@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyruhvro
 from fastavro.schema import SchemaParseException, parse_schema
 
@@ -58,6 +60,24 @@ def _arrow_type(node: Node, plain: Mapping[str, pa.DataType]) -> pa.DataType:
     if node.kind == "union":
         return pa.struct([pa.field(f"b{index}", _arrow_type(one, plain)) for index, one in branches(node)])
     return plain[node.kind]
+
+
+class BytesCodec:
+    """The codec of the schema `bytes` in records of a schema registry: as in Confluent's serializers, the bytes follow
+    the id without their length. Thread-safe.
+    """
+
+    def decode(self, payloads: list[bytes], skip: int = 0) -> pa.Array:
+        """Returns the values. `skip`: the bytes before each payload."""
+        return pa.array([payload[skip:] for payload in payloads] if skip else payloads, pa.binary())
+
+    def with_trailing_data(self, payloads: list[bytes], skip: int, values: pa.Array) -> list[int]:  # noqa: ARG002
+        """Returns no row, as all bytes are the value."""
+        return []
+
+    def encode(self, values: pa.Array) -> pa.Array:
+        """Returns the bytes (binary)."""
+        return values
 
 
 class AvroCodec:
@@ -173,10 +193,26 @@ class AvroCodec:
         return pa.array(values, self.type)
 
     def _read(self, payload: bytes) -> Any:
-        record: Any = fastavro.schemaless_reader(
-            io.BytesIO(payload), self._to_read, None, handle_unicode_errors="replace"
-        )
+        return self._read_from(io.BytesIO(payload))
+
+    def _read_from(self, payload: io.BytesIO) -> Any:
+        record: Any = fastavro.schemaless_reader(payload, self._to_read, None, handle_unicode_errors="replace")
         return record["v"]
+
+    def with_trailing_data(self, payloads: list[bytes], skip: int, values: pa.Array) -> list[int]:
+        """Returns the rows whose payloads have bytes after the value. `values`: what `decode` has returned.
+
+        No value takes fewer bytes than it is written with here (except texts that are not UTF-8, whose replacements
+        are longer). So only payloads of other lengths are read again.
+        """
+        lengths = pc.binary_length(self.encode(values)).to_numpy(zero_copy_only=False)
+        other = np.flatnonzero(lengths != np.fromiter(map(len, payloads), np.int64, len(payloads)) - skip)
+        return [row for row in other.tolist() if self._has_trailing_data(payloads[row][skip:])]
+
+    def _has_trailing_data(self, payload: bytes) -> bool:
+        stream = io.BytesIO(payload)
+        self._read_from(stream)
+        return bool(stream.read(1))
 
     def encode(self, values: pa.Array) -> pa.Array:
         """Returns the bytes (binary). Raises DataError."""

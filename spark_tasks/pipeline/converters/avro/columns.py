@@ -173,7 +173,7 @@ class _Writer:
         if free.any() and all(branch.kind != "null" for branch in (node.inner if node.kind == "union" else (node,))):
             raise BadRowError(int(np.argmax(free)), "a union has no value")
         if node.kind == "union" and node.optional_of is None:
-            return _branched(node, columns, len(array), pa.array(free) if free.any() else None)
+            return branched(node, columns, len(array), pa.array(free) if free.any() else None)
         return next(iter(columns.values()), pa.nulls(len(array), wire_type(node)))
 
     def _in_union(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
@@ -182,7 +182,7 @@ class _Writer:
         index = self._branch(schema, one)
         if index is None:
             raise DataError(f"the schema to write with has a union without a branch for {schema.type.value}")
-        return _branched(node, {index: self._values(array, schema, one[index])}, len(array), None)
+        return branched(node, {index: self._values(array, schema, one[index])}, len(array), None)
 
     def _branch(self, schema: Schema, choices: Mapping[int, Node]) -> int | None:
         """Returns the index of the branch for values of this schema: the first one of their type and name."""
@@ -255,7 +255,7 @@ class _Writer:
         return decimals.to_bytes(array, node.size if node.kind == "fixed" else None)
 
 
-def _branched(node: Node, columns: Mapping[int, pa.Array], rows: int, mask: pa.Array | None) -> pa.Array:
+def branched(node: Node, columns: Mapping[int, pa.Array], rows: int, mask: pa.Array | None) -> pa.Array:
     """Returns the values of a union. `columns`: of its branches, by index; the others have no values."""
     kind = wire_type(node)
     children = [columns[index] if index in columns else pa.nulls(rows, field.type)

@@ -12,20 +12,23 @@ from typing_extensions import override
 from spark_tasks.config.definition import ConfigDef, Importance
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
 from spark_tasks.data.schema import Schema, to_text
+from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.avro.names import AvroOptions
 from spark_tasks.pipeline.converters.avro.to_avro import avro_text
 from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
 from spark_tasks.pipeline.converters.avro.tree import Node, parse
-from spark_tasks.pipeline.converters.base import Column
-from spark_tasks.pipeline.converters.registered import Read, RegisteredConverter, Write, flag, keys_of
+from spark_tasks.pipeline.converters.base import BadRowsError, Column
+from spark_tasks.pipeline.converters.registered import Read, Registered, RegisteredConverter, Write, flag, keys_of
+from spark_tasks.registry.apicurio import writes_as_apicurio
 from spark_tasks.registry.client import SchemaText
 from spark_tasks.registry.errors import UnusableSchemaError
 
 if TYPE_CHECKING:
-    from spark_tasks.pipeline.converters.avro.codec import AvroCodec
+    from spark_tasks.pipeline.converters.avro.codec import AvroCodec, BytesCodec
 
 _NAME = "io.confluent.connect.avro.AvroConverter"
-
+_WHOLE = "avro.fail.on.trailing.data"  # a key of the deserializer; in Java the converter does not define it, either
+_TRAILING = "Trailing data found after deserializing Avro message"
 
 _AVRO_KEYS = ConfigDef(
     flag("enhanced.avro.schema.support", Importance.MEDIUM,
@@ -65,26 +68,42 @@ class AvroConverter(RegisteredConverter):
     write_words = "Failed to serialize Avro data from topic {}:"
 
     @override
+    def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
+        super().configure(configs, is_key=is_key)
+        self._bytes_have_length = writes_as_apicurio(configs)
+        self._refuses_trailing_data = str(configs.get(_WHOLE, "false")).strip().lower() == "true"
+
+    @override
     def _options_from(self, values: Mapping[str, Any]) -> None:
         self._options = AvroOptions.of(values)
 
     @override
     def record_name(self, text: SchemaText) -> str | None:
-        return _record(parse(text.text, [reference.text for reference in self._registry.referenced(text).values()]))
+        return _record(_parsed(text, self._registry.referenced(text)))
 
     @override
-    def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
+    def reader(self, written: Registered, newest: Registered | None, version: Callable[[SchemaText], int | None]
+               ) -> Read:
+        """The version is that of the schema that the records were written with, as in Java."""
         from spark_tasks.pipeline.converters.avro import anything, columns  # noqa: PLC0415 - need an extra
+        from spark_tasks.pipeline.converters.avro.resolution import resolved  # noqa: PLC0415 - needs an extra
 
-        if anything.is_anything(text.text):
+        if anything.is_anything(written.text.text):
             return anything.read
-        node = parse(text.text, [reference.text for reference in references.values()])
-        schema = connect_schema(node, self._options, version())
-        codec = _codec(node)
+        own = _parsed(*written)
+        node = own if newest is None else _parsed(*newest)
+        schema = connect_schema(node, self._options, version(written.text))
+        codec = self._codec(own)
         metadata = {SCHEMA_KEY: to_text(schema).encode()}
 
         def read(payloads: list[bytes], skip: int) -> Column:
-            return columns.to_connect(codec.decode(payloads, skip), node, schema), metadata
+            wire = codec.decode(payloads, skip)
+            trailing = codec.with_trailing_data(payloads, skip, wire) if self._refuses_trailing_data else []
+            if trailing:
+                raise BadRowsError([(row, DataError(_TRAILING)) for row in trailing])
+            if newest is not None:
+                wire = resolved(wire, own, node)
+            return columns.to_connect(wire, node, schema), metadata
 
         return read
 
@@ -99,22 +118,24 @@ class AvroConverter(RegisteredConverter):
 
         if schema is None:
             return anything.write
-        references = self._registry.referenced(text) if given else {}
-        node = parse(text.text, [reference.text for reference in references.values()])
+        node = _parsed(text, self._registry.referenced(text) if given else {})
         if given and self._strict:
             _check_fits(schema, node, self._options)
-        codec, options = _codec(node), self._options
+        codec, options = self._codec(node), self._options
 
         def write(array: pa.Array, metadata: Metadata) -> pa.Array:  # noqa: ARG001 - Write's shape
             return codec.encode(columns.from_connect(array, schema, node, options))
 
         return write
 
+    def _codec(self, node: Node) -> AvroCodec | BytesCodec:
+        from spark_tasks.pipeline.converters.avro.codec import AvroCodec, BytesCodec  # noqa: PLC0415 - needs an extra
 
-def _codec(node: Node) -> AvroCodec:
-    from spark_tasks.pipeline.converters.avro.codec import AvroCodec  # noqa: PLC0415 - needs an extra
+        return BytesCodec() if node.kind == "bytes" and not self._bytes_have_length else AvroCodec(node)
 
-    return AvroCodec(node)
+
+def _parsed(text: SchemaText, references: Mapping[str, SchemaText]) -> Node:
+    return parse(text.text, [reference.text for reference in references.values()])
 
 
 def _record(node: Node) -> str | None:

@@ -27,13 +27,14 @@ class AvroField:
     default: Any = NO_DEFAULT
     doc: str | None = None
     props: Mapping[str, Any] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A type. `kind`: a primitive, record, enum, fixed, array, map or union. `name`: the full name of a named type.
-    `inner`: the items of an array, the values of a map, or the branches of a union. `props`: the attributes that Avro
-    does not define.
+    """A type. `kind`: a primitive, record, enum, fixed, array, map or union. `name`, `aliases`: full names of a named
+    type. `inner`: the items of an array, the values of a map, or the branches of a union. `props`: the attributes that
+    Avro does not define.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Node:
     symbols: tuple[str, ...] = ()
     default_symbol: str | None = None
     size: int = 0
+    aliases: tuple[str, ...] = ()
 
     @property
     def logical(self) -> str | None:
@@ -162,7 +164,9 @@ class _Parser:
             full = f"{namespace}.{name}" if namespace else name
         self._names[full] = None
         doc = definition.get("doc")
-        common = Node(kind, full, props, doc if isinstance(doc, str) else None)
+        aliases = tuple(one if "." in one or not namespace else f"{namespace}.{one}"
+                        for one in _texts(definition, "aliases"))
+        common = Node(kind, full, props, doc if isinstance(doc, str) else None, aliases=aliases)
         if kind == "record":
             node = replace(common, members=self._members(definition.get("fields"), full, namespace))
         elif kind == "enum":
@@ -190,8 +194,14 @@ class _Parser:
             props = {key: value for key, value in one.items() if key not in (*_STRUCTURE, "order")}
             members.append(AvroField(
                 one["name"], self.node(one["type"], namespace), one.get("default", NO_DEFAULT),
-                doc if isinstance(doc, str) else None, props,
+                doc if isinstance(doc, str) else None, props, _texts(one, "aliases"),
             ))  # fmt: skip
         if len({member.name for member in members}) != len(members):
             raise DataError(f"the Avro record {record} has two fields with the same name")
         return tuple(members)
+
+
+def _texts(definition: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Returns the strings in a list, and nothing if there is none."""
+    listed = definition.get(key)
+    return tuple(one for one in listed if isinstance(one, str)) if isinstance(listed, list) else ()

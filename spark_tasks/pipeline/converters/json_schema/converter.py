@@ -24,7 +24,7 @@ from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
 from spark_tasks.pipeline.converters.json_schema.values import ConfluentReader, ConfluentWriter
-from spark_tasks.pipeline.converters.registered import Read, RegisteredConverter, Write, flag, keys_of
+from spark_tasks.pipeline.converters.registered import Read, Registered, RegisteredConverter, Write, flag, keys_of
 from spark_tasks.registry.client import SchemaText, require_packages
 
 _JSON_KEYS = ConfigDef(
@@ -80,9 +80,12 @@ class JsonSchemaConverter(RegisteredConverter):
         return title if isinstance(title, str) else None
 
     @override
-    def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
+    def reader(self, written: Registered, newest: Registered | None, version: Callable[[SchemaText], int | None]
+               ) -> Read:
+        """Records have no trace of the schema that they were written with, so another one takes its place."""
+        text, references = newest or written
         others = {name: one.text for name, one in references.items()}
-        schema = connect_schema(text.text, others, self._options, version())
+        schema = connect_schema(text.text, others, self._options, version(text))
         metadata = {SCHEMA_KEY: to_text(schema).encode()}
         validate = self._validator(text, references)
 

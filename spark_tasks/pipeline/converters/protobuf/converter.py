@@ -20,6 +20,7 @@ from spark_tasks.pipeline.converters.protobuf.names import ProtobufOptions
 from spark_tasks.pipeline.converters.registered import (
     Described,
     Read,
+    Registered,
     RegisteredConverter,
     Write,
     flag,
@@ -108,12 +109,17 @@ class ProtobufConverter(RegisteredConverter):
         return self._schemas(text, self._registry.referenced(text)).record((0,))
 
     @override
-    def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
-        schemas, options = self._schemas(text, references), self._options
-        number = version()
+    def reader(self, written: Registered, newest: Registered | None, version: Callable[[SchemaText], int | None]
+               ) -> Read:
+        """Of another schema, records have the message with the name of their own, or else the first one, as in Java."""
+        own, options = self._schemas(*written), self._options
+        schemas = own if newest is None else self._schemas(*newest)
+        number = version((newest or written).text)
 
         @lru_cache(100)
         def decoder(index: tuple[int, ...]) -> Callable[[pa.Array], Column]:
+            if newest is not None:
+                index = schemas.index(own.record(index)) or (0,)
             return _decoder(schemas.message(index), options, number)
 
         def read(payloads: list[bytes], skip: int) -> Column:

@@ -4,9 +4,11 @@ import gzip
 import http.server
 import itertools
 import json
+import re
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -18,6 +20,7 @@ from heeler.embedded_kafka.java import find_java
 from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
 from spark_tasks.errors import ConfigError, RetriableError
 from spark_tasks.pipeline.converters.avro.converter import AvroConverter
+from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
 from spark_tasks.plugins import Kind, Plugins
@@ -67,15 +70,26 @@ def test_converters_are_listed_with_confluents_settings(name, cls):
     ({URL: "https://registry:99999"}, "a port from 1 to 65535"),
     ({URL: NOWHERE, "max.retries": "-1"}, "max.retries: Value must be at least 0"),
     ({URL: NOWHERE, "http.read.timeout.ms": "-1"}, "Value must be at least 0"),
-    ({URL: NOWHERE, "value.subject.name.strategy": "com.acme.Mine"}, "must be one of"),
+    ({URL: NOWHERE, "value.subject.name.strategy": "com.acme.Mine"}, "supported: io.confluent"),
     ({URL: NOWHERE, "basic.auth.credentials.source": "SASL_INHERIT"}, "supported: URL, USER_INFO"),
     ({URL: NOWHERE, "basic.auth.credentials.source": "USER_INFO"}, "basic.auth.user.info is missing"),
     ({URL: NOWHERE, "rule.executors": "checkit"}, "rule.executors: not supported"),
     ({URL: NOWHERE, "value.schema.id.serializer": "io.x.HeaderSchemaIdSerializer"}, "supported: io.confluent"),
 ])
 def test_unsupported_settings_are_refused(wrong, words):
+    """By the task, and by validation, which accepted most of them."""
     with pytest.raises(ConfigError, match=words):
         AvroConverter().configure(wrong, is_key=False)
+    found = AvroConverter.config_def.validate_all({**wrong, "converter.type": "value"})
+    errors = [error for value in found.values() for error in value.errors]
+    assert any(re.search(words.rpartition(": ")[2], error) for error in errors), errors
+    assert not any("secret" in error for error in errors)
+
+
+def test_a_url_without_a_scheme_is_an_error_of_its_key():
+    found = AvroConverter.config_def.validate_all({URL: "u:secret@registry:8081", "converter.type": "key"})
+    assert {name: value.errors for name, value in found.items() if value.errors} == {
+        URL: ["Invalid value registry:8081 for configuration schema.registry.url: must start with http:// or https://"]}
 
 
 def test_a_converter_without_a_registry_url_is_refused():
@@ -114,8 +128,37 @@ def test_apicurios_settings_are_understood():
     assert not [value.errors for value in values.values() if value.errors]
 
 
+def test_the_settings_of_apicurio_2_for_confluents_bytes_are_accepted():
+    """These select what Apicurio 3 does by default."""
+    config = {"url": f"{NOWHERE}/apis/registry/v2", "use-id": "contentId", "headers.enabled": "false",
+              "auto-register": "true", "auto-register.if-exists": "RETURN_OR_UPDATE", "find-latest": "true",
+              "avro-datum-provider": "io.apicurio.registry.serde.avro.DefaultAvroDatumProvider",
+              "converter.serializer": "io.apicurio.registry.serde.avro.AvroKafkaSerializer",
+              "converter.deserializer": "io.apicurio.registry.serde.avro.AvroKafkaDeserializer"}  # fmt: skip
+    for handler in ({"as-confluent": "true"}, {"id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler"},
+                    {"as-confluent": "true", "id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler"}):
+        given = {f"apicurio.registry.{name}": value for name, value in {**config, **handler}.items()}
+        AvroConverter().configure(given, is_key=False)
+        found = AvroConverter.config_def.validate_all({**given, "converter.type": "value"})
+        assert not [value.errors for value in found.values() if value.errors]
+
+
+@pytest.mark.parametrize("lacking", ["use-id", "headers.enabled"])
+@pytest.mark.parametrize("handler", [
+    {"as-confluent": "true"}, {"id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler"}])
+def test_other_defaults_of_apicurio_2_are_refused(handler, lacking):
+    """It writes global ids, and into headers, unless told otherwise."""
+    config = {"url": NOWHERE, "use-id": "contentId", "headers.enabled": "false", **handler}
+    del config[lacking]
+    with pytest.raises(ConfigError, match=rf"set apicurio\.registry\.{lacking}=(contentId|false): its default in Apic"):
+        AvroConverter().configure({f"apicurio.registry.{key}": one for key, one in config.items()}, is_key=False)
+
+
 @pytest.mark.parametrize(("name", "value"), [
-    ("id-handler", "io.apicurio.registry.serde.Legacy8ByteIdHandler"), ("use-id", "globalId"),
+    ("as-confluent", "false"), ("avro-datum-provider", "io.apicurio.registry.serde.avro.ReflectAvroDatumProvider"),
+    ("converter.serializer", "io.apicurio.registry.serde.jsonschema.JsonSchemaKafkaSerializer"),
+    ("auto-register.if-exists", "FAIL"), ("id-handler", "io.apicurio.registry.serde.Legacy8ByteIdHandler"),
+    ("use-id", "globalId"),
     ("headers.enabled", "true"),
     ("artifact-resolver-strategy", "io.apicurio.registry.serde.strategy.SimpleTopicIdStrategy"), ("what", "1"),
     ("artifact.group-id", "mine"), ("serde.send-type-ref", "true"), ("avro.encoding", "JSON"), ("url", "apicurio:1"),
@@ -263,10 +306,49 @@ def test_tls_supports_javas_key_stores(behind_tls, kind):
     converter = AvroConverter()
     converter.configure({URL: url, **stores}, is_key=False)
     assert converter.to_connect("t", framed(7, pa.array([b"\4"])))[0].to_pylist() == [2]
-    stranger = AvroConverter()
-    stranger.configure({URL: url, "max.retries": "0"}, is_key=False)
-    with pytest.raises(RetriableError, match="certificate"):
-        stranger.to_connect("t", framed(7, pa.array([b"\4"])))
+
+
+def test_no_private_file_remains_after_the_connection(behind_tls, tmp_path, monkeypatch):
+    """Certificates of PKCS12 stores and PEM texts were left in the temporary folder, even by a clean stop."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    url, made = behind_tls
+    stores = {f"schema.registry.ssl.{name}": value for store in ("truststore", "keystore") for name, value in (
+        (f"{store}.location", str(made.pkcs12)), (f"{store}.password", "secret"))}
+    converter = AvroConverter()
+    converter.configure({URL: url, **stores}, is_key=False)
+    assert converter.to_connect("t", framed(7, pa.array([b"\4"])))[0].to_pylist() == [2]
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def trusting(made):
+    return {"schema.registry.ssl.truststore.location": str(made.certificate)}
+
+
+@pytest.mark.parametrize(("host", "trusts", "words"), [
+    ("127.0.0.1", False, r"its certificate is not accepted: self-signed .*; see schema\.registry\.ssl\.truststore"),
+    ("localhost", True, r"Hostname mismatch, .*'localhost'.*; see .* schema\.registry\.ssl\.endpoint\.identification"),
+    ("127.0.0.1", True, r"it does not accept the converter's certificate: .*; see schema\.registry\.ssl\.keystore"),
+])
+def test_a_certificate_that_is_not_accepted_fails_the_task(behind_tls, host, trusts, words):
+    """It was retried without end, and only the worker's log said why."""
+    url, made = behind_tls
+    converter = AvroConverter()
+    more = trusting(made) if trusts else {}
+    converter.configure({URL: url.replace("127.0.0.1", host), "max.retries": "0", **more}, is_key=False)
+    with pytest.raises(ConfigError, match=words):
+        converter.to_connect("t", framed(7, pa.array([b"\4"])))
+
+
+def test_the_certificate_of_a_token_endpoint_is_named_as_such(behind_tls):
+    url, _ = behind_tls
+    converter = AvroConverter()
+    converter.configure({
+        URL: NOWHERE, "max.retries": "0", "bearer.auth.credentials.source": "OAUTHBEARER", "bearer.auth.client.id": "i",
+        "bearer.auth.client.secret": "s", "bearer.auth.scope": "s", "bearer.auth.issuer.endpoint.url": url,
+    }, is_key=False)
+    with pytest.raises(ConfigError, match=r"bearer\.auth\.issuer\.endpoint\.url: its certificate is not acc"):
+        converter.to_connect("t", framed(7, pa.array([b"\4"])))
 
 
 class Answering(http.server.BaseHTTPRequestHandler):
@@ -393,6 +475,20 @@ def test_a_subject_that_is_no_unicode_is_no_outage(service):
     """A record's schema may have any name."""
     with pytest.raises(UnusableSchemaError, match="not valid Unicode"):
         registry_of_url(service).latest("\ud800")
+
+
+@pytest.mark.parametrize("setting", ["true", "TRUE", "false", None])
+def test_trailing_data_makes_bad_records_if_it_is_forbidden(service, setting):
+    """avro.fail.on.trailing.data, a setting of Confluent's deserializer, was ignored."""
+    service.answer = 200, {}, [json.dumps(INT).encode()]
+    converter = reader_of(service, **({} if setting is None else {"avro.fail.on.trailing.data": setting}))
+    records = pa.array([b"\0\0\0\0\7\4", None, b"\0\0\0\0\7\4\0"])
+    if setting in ("false", None):
+        assert converter.to_connect("t", records)[0].to_pylist() == [2, None, 2]
+        return
+    with pytest.raises(BadRowsError, match="Trailing data found after deserializing Avro message") as error:
+        converter.to_connect("t", records)
+    assert [row for row, _ in error.value.bad] == [2]
 
 
 class Away(http.server.BaseHTTPRequestHandler):

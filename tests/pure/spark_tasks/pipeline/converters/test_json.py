@@ -64,10 +64,12 @@ def test_without_schemas_there_is_no_schema():
     assert (found.to_pylist(), SCHEMA_KEY in metadata) == ([{"a": 1}], False)
 
 
+@pytest.mark.parametrize("enabled", ["true", "false"])
 @pytest.mark.parametrize("text", ["{", '{"type":"map"}', "null"])
-def test_an_invalid_schema_content_is_refused(text):
+def test_an_invalid_schema_content_is_refused(text, enabled):
+    """Also where it has no effect, as in Java."""
     with pytest.raises(ConfigError, match=r"schema\.content"):
-        converter(**{"schema.content": text})
+        converter(**{"schema.content": text, "schemas.enable": enabled})
 
 
 @pytest.mark.parametrize(("form", "written"), [("BASE64", '"BNI="'), ("numeric", "12.34")])

@@ -221,3 +221,22 @@ def test_a_field_has_the_parameters_of_its_type_if_an_earlier_field_has_this_typ
     assert [n.CONNECT_PARAMETERS in field for field in fields] == [False, False, True, True, True]
     assert fields[4]["type"] == ["Color", "null"]
     assert not any(n.CONNECT_PARAMETERS in field for field in written(schema)["fields"])
+
+
+LISTS = {"type": "record", "name": "R", "fields": [
+    {"name": "a", "type": {"type": "array", "items": "int"}},
+    {"name": "m", "type": {"type": "map", "values": "string"}}]}
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize(("definition", "payloads", "bad"), [
+    ("long", ["02", "0200", "8001", "820001"], [1, 3]), ("string", ["026100", "0261"], [0]),
+    (LISTS, ["02020000", "0202000000", "01020202020000", "0102020202000000"], [1, 3]),
+    (LISTS, ["00020261026200", "0002026102620000"], [1]), ("string", ["02ff", "02ff00"], [1]),
+])
+def test_bytes_after_a_value_can_be_found(definition, payloads, bad, fast):
+    """Also after lists in several blocks, whose lengths may be there, and numbers with more bytes than they need."""
+    codec = AvroCodec(parse(json.dumps(definition)), fast=fast)
+    for skip, prefix in ((0, ""), (5, "0000000007")):
+        records = [bytes.fromhex(prefix + one) for one in payloads]
+        assert codec.with_trailing_data(records, skip, codec.decode(records, skip)) == bad

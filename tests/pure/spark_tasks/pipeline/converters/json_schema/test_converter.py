@@ -8,6 +8,7 @@ import pytest
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
+from spark_tasks.pipeline.converters.registered import Registered
 from spark_tasks.registry.client import SchemaText
 from tests.rigs.listening import listening
 
@@ -16,7 +17,7 @@ def read(definition, payloads, **references):
     converter = JsonSchemaConverter()
     converter.configure({"schema.registry.url": "http://127.0.0.1:1", "json.fail.invalid.schema": "true"}, is_key=False)
     texts = {name: SchemaText(json.dumps(one), "JSON") for name, one in references.items()}
-    reader = converter.reader(SchemaText(json.dumps(definition), "JSON"), texts, lambda: 1)
+    reader = converter.reader(Registered(SchemaText(json.dumps(definition), "JSON"), texts), None, lambda _: 1)
     return reader([payload.encode() for payload in payloads], 0)[0].to_pylist()
 
 

@@ -11,6 +11,7 @@ from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConv
 from spark_tasks.pipeline.converters.json_schema.documents import with_definitions
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema
+from spark_tasks.pipeline.converters.registered import Registered
 from spark_tasks.registry.client import SchemaText
 
 ITEM, OTHER = {"type": "boolean"}, {"type": "string"}
@@ -65,7 +66,7 @@ def test_validation_follows_the_same_references(definition, references):
     converter = JsonSchemaConverter()
     converter.configure({"schema.registry.url": "http://127.0.0.1:1", "json.fail.invalid.schema": "true"}, is_key=False)
     texts = {name: SchemaText(json.dumps(one), "JSON") for name, one in references.items()}
-    read = converter.reader(SchemaText(json.dumps(definition), "JSON"), texts, lambda: 1)
+    read = converter.reader(Registered(SchemaText(json.dumps(definition), "JSON"), texts), None, lambda _: 1)
     assert read([b'{"a":true}'], 0)[0].to_pylist() == [{"a": True}]
 
 
