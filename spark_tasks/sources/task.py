@@ -19,6 +19,7 @@ from typing import Any
 from typing_extensions import override
 
 from spark_tasks.dead_letters.queue_topic import QueueTopic
+from spark_tasks.dead_letters.refusals import refused_with
 from spark_tasks.dead_letters.replay_progress import is_progress
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import ended
@@ -246,6 +247,7 @@ class SourceTask(TaskRunner):
             self._batch = None
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
         except Exception as error:  # noqa: BLE001 - errors of Spark and of plugins
+            refused_with(error).report_to(self._metrics, skipped=False)
             return self._failed(error, of_batch=True)
         plan, flight, self._batch = self._batch.plan, self._batch.flight, None
         if plan is None:
