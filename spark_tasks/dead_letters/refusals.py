@@ -17,7 +17,7 @@ from spark_tasks.data.columns import HEADERS_TYPE, LOG_APPEND_SCHEMA, RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
 from spark_tasks.dead_letters.queue import Append, LetterCounts
-from spark_tasks.errors import message_of, short_trace, shortened
+from spark_tasks.errors import ToleranceExceededError, message_of, short_trace, shortened
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.errors.failures import Failure, raise_failure
 
@@ -83,6 +83,13 @@ class Refused:
 
 
 NONE_REFUSED: Final = Refused()
+_REPORT: Final = "refused"  # an attribute of an error
+
+
+def refused_with(error: BaseException) -> Refused:
+    """Returns the report of a source's split that ended with this error."""
+    report = vars(error).get(_REPORT)
+    return report if isinstance(report, Refused) else NONE_REFUSED
 
 
 class Refusals:
@@ -159,16 +166,15 @@ class Refusals:
         for letters in self._taken(before):
             self._counts.write(self._handling, letters)
 
-    def end_source(self) -> None:
-        """Before a bad record fails a source's task: logs it, if errors are logged, and writes its letter, outside of
-        the transaction, which the failure aborts.
+    def end_source(self, error: ToleranceExceededError) -> None:
+        """Before a bad record fails a source's task: writes its letter, outside of the transaction, which the failure
+        aborts. `error` takes the report to the worker.
         """
-        for line in self._lines:
-            _logger.error("%s", line)
         try:
             self.send_apart()
-        except Exception as error:  # noqa: BLE001 - the task fails with the earlier error
-            _logger.warning("Could not write to the dead letter queue: %s", error)
+        except Exception as problem:  # noqa: BLE001 - the task fails with the earlier error
+            _logger.warning("Could not write to the dead letter queue: %s", problem)
+        vars(error)[_REPORT] = self.refused
 
     def _taken(self, before: int | None) -> Iterator[pa.RecordBatch]:
         letters = sorted(self._letters, key=lambda letter: letter[0].offset or 0)

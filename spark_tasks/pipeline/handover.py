@@ -65,6 +65,8 @@ class JavaSinkPipeline(SinkPipeline):
     as it is after this part. `converted`: see plugins.cut.Cut.
     """
 
+    keeps_tombstones_apart = True
+
     def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str], converted: Collection[str]) -> None:
         super().__init__(worker, connector)
         self._converted_parts = frozenset(converted)

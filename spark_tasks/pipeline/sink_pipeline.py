@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 
 from spark_tasks.data.columns import connect_timestamps, in_order, one_topic
 from spark_tasks.metrics.phases import phase
+from spark_tasks.pipeline import tombstones
 from spark_tasks.pipeline.converters.base import Column, Converter, MixedSchemasError
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
@@ -51,6 +52,8 @@ class SinkPipeline(ConfiguredPipeline):
     """Converts Kafka's records to Connect's, for the tasks of one connector."""
 
     of_sink = True
+    keeps_tombstones_apart: ClassVar[bool] = False
+    """Whether records without a key or value, which have no schema, are not in one batch with records that have one."""
 
     def to_connect_batches(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yields the records of `to_connect_by_schema` in order, in one batch for each run of records with the same
@@ -78,7 +81,13 @@ class SinkPipeline(ConfiguredPipeline):
             batches, refused = self._through_chain(batches, offsets.to_numpy())
             for row, failed in refused:
                 refuse_raw(row, failed)
+            if not self.keeps_tombstones_apart and len(batches) > 1:
+                batches = tombstones.together(batches)
         return batches
+
+    def _tells_nulls_apart(self, part: str) -> bool:
+        """Whether something after the converters tells a key or value without a schema from a null with one."""
+        return self.keeps_tombstones_apart or part in self.stages.chain.reads
 
     def to_connect_together(self, topic: str, partitions: Array, raw: pa.RecordBatch) -> pa.RecordBatch | None:
         """Converts records of several partitions of a topic at once. `partitions`: of each record (int32).
@@ -146,13 +155,16 @@ class SinkPipeline(ConfiguredPipeline):
                 mixed.rows_by_schema(), lambda rows: self._connect(topic, partition, taken(raw, rows)))
         with phase("convert"):
             self._check_headers(topic, raw)
-            return [_connect_batch(topic, partition, raw, key, value)]
+            connect = _connect_batch(topic, partition, raw, key, value)
+            return tombstones.apart(connect, raw, [
+                part for part in ("key", "value")
+                if self._tells_nulls_apart(part) and not getattr(self.stages, part).nulls_have_schema])
 
     def _read(self, part: str, topic: str, raw: pa.RecordBatch, known: Known = NONE_KNOWN) -> Column:
         array = raw.column(part)
-        if array.null_count == len(array):
-            return pa.nulls(len(array)), {}
         converter: Converter = getattr(self.stages, part)
+        if array.null_count == len(array) and not (converter.nulls_have_schema and self._tells_nulls_apart(part)):
+            return pa.nulls(len(array)), {}
         name, kind = type(converter).__name__, FailedStage[f"{part.upper()}_CONVERTER"]
         with stage(kind, self.stages.names[part], f"{part} of record {{}} cannot be read by {name}"):
             return known[kind]() if kind in known else converter.to_connect(topic, array, raw.column("headers"))

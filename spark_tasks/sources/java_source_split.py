@@ -59,8 +59,8 @@ class JavaSourceSplit:
         with measured() as watch, counting() as plugins:
             try:
                 batches = tuple(job.pipeline.raw_batches(self.records, partial(_refusing, job, refusals)))
-            except ToleranceExceededError:
-                refusals.end_source()
+            except ToleranceExceededError as error:
+                refusals.end_source(error)
                 raise
             refusals.send(lambda topic, letter, _: letters.append((topic, letter)))
             size = sum(one.nbytes for _, _, one in batches)

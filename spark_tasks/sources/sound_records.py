@@ -60,10 +60,11 @@ class SoundAppender:
             for row in range(len(raw)):
                 refusals.add(_failure(row, InvalidTopicError.of(topic)), Original(topic, raw.slice(row, 1)))
             return raw.slice(0, 0), rows[:0]
+        found: list[tuple[Failure, Original]] = []
         if refusals is not None and (large := too_large(raw, self._limit)):
             for row, size in large:
                 error = RecordTooLargeError(row, size, self._limit, topic)
-                refusals.add(_failure(row, error), Original(topic, cut_down(raw.slice(row, 1), self._limit)))
+                found.append((_failure(row, error), Original(topic, cut_down(raw.slice(row, 1), self._limit))))
             rows = np.delete(rows, [row for row, _ in large])
             raw, partitions = _taken(rows, raw, partitions)
         if len(raw):
@@ -72,12 +73,14 @@ class SoundAppender:
         if refusals is not None and given is not None and len(raw):
             count = len(self._cluster.partitions(topic, create=True, expected=int(given.max())))
             if lost := unroutable(topic, given, count):
-                for row, mistake in lost:
-                    refusals.add(_failure(row, mistake), Original(
-                        topic, raw.slice(row, 1), origin=produced_header(int(given[row]))))
+                found += [(_failure(int(rows[row]), mistake), Original(
+                    topic, raw.slice(row, 1), origin=produced_header(int(given[row])))) for row, mistake in lost]
                 kept = np.delete(np.arange(len(raw)), [row for row, _ in lost])
                 raw, partitions = _taken(kept, raw, partitions)
                 rows, given = rows[kept], given[kept]
+        for failure, original in sorted(found, key=lambda one: one[0].row):
+            if refusals is not None:
+                refusals.add(failure, original)
         if len(raw):
             landed = on_append and (lambda partition, some, offset: on_append(partition, rows[some], offset))
             refused = None if refusals is None else self._noting(topic, given, raw, rows, on_lost)

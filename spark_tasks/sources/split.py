@@ -188,8 +188,8 @@ class RecordWriter:
             for topic, partitions, raw in self._job.pipeline.to_raw(batch, partial(self._refuse, batch)):
                 with phase("write"):
                     self._append(topic, partitions, raw)
-        except ToleranceExceededError:
-            self.refusals.end_source()
+        except ToleranceExceededError as error:
+            self.refusals.end_source(error)
             raise
         self._send_letters()
 

@@ -18,6 +18,7 @@ from typing import Any
 from typing_extensions import override
 
 from spark_tasks.dead_letters.queue_topic import QueueTopic
+from spark_tasks.dead_letters.refusals import refused_with
 from spark_tasks.dead_letters.replay_progress import is_progress
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.shared_clusters import shared_cluster
@@ -231,6 +232,7 @@ class SourceTask(TaskRunner):
         except BatchCancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - errors of Spark and of plugins
+            refused_with(error).report_to(self._metrics, skipped=False)
             return self._failed(error, of_batch=True)
         if self._plan is None:
             self._used(results[0].topics)

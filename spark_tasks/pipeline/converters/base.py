@@ -71,9 +71,12 @@ def rows_by_code(codes: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
 
 
 class Converter(ABC):
-    """Converts keys or values. Its constructor has no arguments; `configure` is called once. It has no connections."""
+    """Converts keys or values. Its constructor has no arguments; `configure` is called once. It has no connections.
+    `nulls_have_schema`: whether a record without a key or value has the schema of the others; otherwise it has none.
+    """
 
     version: ClassVar[str] = "unknown"
+    nulls_have_schema: ClassVar[bool] = False
     config_def: ClassVar[ConfigDef] = CONVERTER_KEYS
     aliases: ClassVar[tuple[str, ...]] = ()
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from spark_tasks.arrays.buffers import list_offsets
 from spark_tasks.arrays.concatenation import JoinedField, join, join_members, null_like
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata, is_json, metadata_of, milliseconds, nulls_are_absent
+from spark_tasks.data.key_orders import each_order
 from spark_tasks.java.calendar import CUTOVER, DAY
 from spark_tasks.java.double import java_double
 from spark_tasks.java.hash import hash_order
@@ -32,13 +33,13 @@ def to_texts(array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
     described = metadata or {}
     if is_json(described):
         return json_texts(array)
-    return _texts(array, schemaless=SCHEMA_KEY not in described)
+    return _texts(array, schemaless=SCHEMA_KEY not in described, metadata=described)
 
 
-def _texts(array: pa.Array, *, schemaless: bool) -> pa.Array:
+def _texts(array: pa.Array, *, schemaless: bool, metadata: Metadata | None = None) -> pa.Array:
     kind = array.type
     if pa.types.is_struct(kind):
-        return _map_texts(array) if schemaless else _struct_texts(array)
+        return each_order(array, metadata, _map_texts) if schemaless else _struct_texts(array)
     if pa.types.is_map(kind):
         return _entries_texts(array, schemaless=schemaless)
     if pa.types.is_list(kind):
@@ -85,9 +86,10 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Arr
 
 
 def _child_texts(field: pa.Field, child: pa.Array, *, schemaless: bool) -> pa.Array:
-    if is_json(metadata_of(field)):
+    metadata = metadata_of(field)
+    if is_json(metadata):
         return json_texts(child)
-    return _texts(child, schemaless=schemaless)
+    return _texts(child, schemaless=schemaless, metadata=metadata)
 
 
 def _map_texts(array: pa.Array) -> pa.Array:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from spark_tasks.data.arrow_types import MAX_DIGITS, MAX_DIGITS_128, decimal_type, fitting_decimal, to_arrow
 from spark_tasks.data.columns import ABSENT_KEY, ABSENT_NULL, FORM_JSON, FORM_KEY, SCHEMA_KEY, struct_array
+from spark_tasks.data.key_orders import are_compatible, own_orders, with_orders
 from spark_tasks.data.schema import Schema, Type, to_text
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
@@ -54,6 +55,7 @@ def _unmixed(rows: Rows) -> list[int]:
     if len(rows) > 1 and rows[0][0] is None:
         values = [value for _, value in rows]
         try:
+            _check_orders(values)
             if _is_wide(values):
                 _pure(values)
             untyped(values)
@@ -61,6 +63,12 @@ def _unmixed(rows: Rows) -> list[int]:
             half = len(rows) // 2
             return [*_unmixed(rows[:half]), *(half + end for end in _unmixed(rows[half:]))]
     return [len(rows)]
+
+
+def _check_orders(found: Sequence[Any]) -> None:
+    """Raises UnmixableError if maps with the same keys have these in different orders."""
+    if not are_compatible(tuple(value) for value in found if isinstance(value, dict)):
+        raise UnmixableError
 
 
 def column(rows: Rows) -> Column:
@@ -214,7 +222,9 @@ def _maps(found: Sequence[Any], plain: Plain | None) -> Column:
             return _as_json(found)
     children, fields = [], []
     rows = sum(value is not None for value in found)
-    for name in _names([value for value in found if value is not None]):
+    names = _names([value for value in found if value is not None])
+    orders = own_orders(names, dict.fromkeys(tuple(value) for value in found if value is not None))
+    for name in names:
         cells = [None if value is None else value.get(name) for value in found]
         present = sum(value is not None and name in value for value in found)
         array, metadata = untyped(cells, plain)
@@ -230,11 +240,11 @@ def _maps(found: Sequence[Any], plain: Plain | None) -> Column:
         children.append(array)
         fields.append(pa.field(name, array.type, metadata=metadata or None))
     nulls = None if rows == len(found) else pa.array([value is None for value in found])
-    return struct_array(children, fields, len(found), nulls), {}
+    return struct_array(children, fields, len(found), nulls), with_orders({}, orders)
 
 
 def _names(found: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns the keys in an order that is that of every row, if possible."""
+    """Returns the keys in an order that is that of every row, if possible, or else of most."""
     longest = max(found, key=len)
     if all(longest.keys() >= one.keys() for one in found):
         return list(longest)

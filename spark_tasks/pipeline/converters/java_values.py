@@ -18,6 +18,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from spark_tasks.data.columns import Metadata, is_json, metadata_of, moment_numbers, nulls_are_absent
+from spark_tasks.data.key_orders import orders_of
 from spark_tasks.data.schema import DECIMAL, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
@@ -252,6 +253,9 @@ def values(array: pa.Array, metadata: Metadata | None) -> list[Any]:
             for row, value, is_there in zip(rows, values(child, metadata_of(field)), present, strict=True):
                 if is_there or not optional:
                     row[field.name] = value
+        orders = orders_of(metadata)
+        if orders:
+            rows = [{name: row[name] for name in orders.get(frozenset(row), row)} for row in rows]
         return [row if present else None for row, present in zip(rows, array.is_valid().to_pylist(), strict=True)]
     if pa.types.is_map(kind):
         return _each(array, lambda row: dict(zip(values(row.field(0), None), values(row.field(1), None), strict=True)))

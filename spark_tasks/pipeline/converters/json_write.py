@@ -15,6 +15,7 @@ from spark_tasks.arrays.buffers import list_offsets
 from spark_tasks.arrays.concatenation import JoinedField, join, join_members, null_like
 from spark_tasks.data.arrow_types import EXACT
 from spark_tasks.data.columns import Metadata, is_json, metadata_of, moment_numbers, nulls_are_absent
+from spark_tasks.data.key_orders import each_order
 from spark_tasks.data.schema import Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
@@ -79,7 +80,7 @@ class JsonWriter:
         if is_json(metadata):
             return json_literals(array)
         if pa.types.is_struct(array.type):
-            return self._members(array)
+            return each_order(array, metadata, self._members)
         if pa.types.is_list(array.type):
             inner = self._schemaless(array.flatten(), metadata_of(array.type.value_field))
             return lists(array, pc.fill_null(inner, "null"))

@@ -30,6 +30,7 @@ class _Primitive(Converter, HeaderConverter):
     """Has no configuration. Converts a header as a column of one value."""
 
     version = "4.3.1"
+    nulls_have_schema = True
     _schema: ClassVar[Schema]
     _checks_schemas: ClassVar[bool] = False  # of values to write
 

@@ -29,6 +29,7 @@ class StringConverter(Converter, HeaderConverter):
     """Decodes bytes, invalid ones as U+FFFD, and writes values as Java's toString does, like Kafka Connect's."""
 
     version = "4.3.1"
+    nulls_have_schema = True
     takes_java_values = True
     aliases = ("org.apache.kafka.connect.storage.StringConverter", "StringConverter")
     config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(

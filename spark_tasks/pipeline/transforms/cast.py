@@ -125,6 +125,14 @@ class Cast(NestingTransform):
         return Nested(levels_done)
 
     @override
+    def key_order(self, names: list[str]) -> list[str] | None:
+        return None if self._whole else super().key_order(names)
+
+    @override
+    def _order(self, names: list[str]) -> list[str]:
+        return copied(names, *self._named)
+
+    @override
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             if self._whole:
@@ -132,7 +140,7 @@ class Cast(NestingTransform):
             fields = require_map(value, self.purpose)
             changed = {name: self._cast(None, fields.get(name), kind) for name, kind in self._named.items()}
             both = {**fields, **changed}
-            return None, {name: both[name] for name in copied(list(fields), *changed)}
+            return None, {name: both[name] for name in self._order(list(fields))}
         new = self.changed_schema(schema)
         if self._whole:
             return new, self._cast(schema, value, self._whole)
@@ -197,7 +205,7 @@ class Cast(NestingTransform):
             elif columns.schema is None:
                 columns.put(name, pa.nulls(columns.length))  # Java adds the key with null
         if columns.schema is None:
-            return columns.build(copied(names, *self._named), None)
+            return columns.build(self._order(names), None)
         changed = self.changed_schema(columns.schema)
         return columns.build([f.name for f in changed.fields], changed)
 

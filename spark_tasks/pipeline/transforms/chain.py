@@ -20,7 +20,7 @@ from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
 from spark_tasks.pipeline.errors.failures import FailedStage, StageFailedError, StageOutageError, bad_rows, reason_of
 from spark_tasks.pipeline.errors.outages import is_of_machine, is_outage
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
-from spark_tasks.pipeline.transforms.columns_or_rows import joined
+from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, joined
 from spark_tasks.pipeline.transforms.header_values import HeaderWriter, UnwritableHeaderError
 from spark_tasks.pipeline.transforms.mask_field import MaskField
 from spark_tasks.pipeline.transforms.scales import SettledScales
@@ -267,10 +267,12 @@ def _interleaved(
 
 
 class Chain:
-    """The stages of a connector."""
+    """The stages of a connector. `reads`: the columns whose values and schemas heeler's own transforms read."""
 
     def __init__(self, stages: Iterable[Stage] = ()) -> None:
         self.stages = tuple(stages)
+        self.reads = frozenset(name for stage in self.stages if isinstance(stage.transform, ColumnsOrRows)
+                               for name in stage.transform.reads)
         masking = [stage for stage in self.stages if isinstance(stage.transform, MaskField)]
         self._settling = [Stage(stage.alias, stage.class_name, SettledScales()) for stage in masking[-1:]]
 

@@ -24,12 +24,14 @@ from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, Colu
 from spark_tasks.pipeline.converters.java_columns import NULLS_KEY, column, runs
 from spark_tasks.pipeline.converters.java_values import typed_values, values
 from spark_tasks.pipeline.transforms.base import Transform
+from spark_tasks.pipeline.transforms.key_groups import Group, Rows, in_rows
 from spark_tasks.pipeline.transforms.narrowing import narrowed, varies
 from spark_tasks.pipeline.transforms.widening import widened
 
 # Pieces with a bad record, or one that columns cannot express, are halved; those of up to this many rows are changed
 # record by record.
 _MIN_PIECE = 64
+_MIN_TRIED = 48  # rows of a piece that is tried in columns
 _MOST = 3 / 4  # of a batch: if columns can express fewer, it is not divided into the many batches that would result
 
 
@@ -108,18 +110,26 @@ class ColumnsOrRows(Transform):
         """Whether columns can express some records. If not, no part of a batch is tried."""
         return True
 
+    def groups(self, batch: pa.RecordBatch) -> list[Group]:  # noqa: ARG002
+        """Returns groups of records that are changed separately, or none if all can be together."""
+        return []
+
     @override
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         bad: list[tuple[int, Exception]] = []
         changed = joined(widened(list(self._apply(batch, 0, bad))))
         if bad:
-            raise BadRowsError(bad)
+            raise BadRowsError(sorted(bad, key=lambda one: one[0]))
         return changed
 
     def _apply(
         self, batch: pa.RecordBatch, begin: int, bad: list[tuple[int, Exception]]
     ) -> Iterator[pa.RecordBatch]:
         if not len(batch):
+            return
+        groups = self.groups(batch)
+        if groups:
+            yield from self._in_groups(groups, begin, bad)
             return
         try:
             changed = [self.columns(batch)]
@@ -132,6 +142,25 @@ class ColumnsOrRows(Transform):
         except (DataError, pa.ArrowException, OverflowError, ValueError):
             changed = list(self._halves(batch, begin, bad))
         yield from changed
+
+    def _in_groups(
+        self, groups: Sequence[Group], begin: int, bad: list[tuple[int, Exception]]
+    ) -> list[pa.RecordBatch]:
+        """Returns the changed records of the groups in the order of the batch, or nothing if some are bad."""
+        pieces: list[tuple[Rows, pa.RecordBatch]] = []
+        found: list[tuple[int, Exception]] = []
+        for rows, group, one_by_one in groups:
+            own: list[tuple[int, Exception]] = []
+            at = 0
+            for piece in self.by_rows(group, 0, own) if one_by_one else self._apply(group, 0, own):
+                pieces.append((rows[at : at + len(piece)], piece))
+                at += len(piece)
+            found += [(begin + int(rows[row]), error) for row, error in own]
+        bad += found
+        if found:
+            return []
+        changed = widened([piece for _, piece in pieces])
+        return in_rows([(rows, piece) for (rows, _), piece in zip(pieces, changed, strict=True)])
 
     def _divided(
         self, batch: pa.RecordBatch, begin: int, bad: list[tuple[int, Exception]]
@@ -161,7 +190,7 @@ class ColumnsOrRows(Transform):
         """
         half = len(batch) // 2
         for first, piece in ((at, batch.slice(0, half)), (at + half, batch.slice(half))):
-            if len(piece) < _MIN_PIECE:
+            if len(piece) < _MIN_TRIED:
                 others.use(len(piece))
                 continue
             try:
@@ -169,7 +198,10 @@ class ColumnsOrRows(Transform):
             except (DataError, pa.ArrowException):
                 narrow = piece  # a text is no JSON, and the error's row is its place in a part of the piece
             try:
-                yield first, len(piece), [self.columns(narrow)]
+                if self.groups(narrow):
+                    yield first, len(piece), list(self._apply(narrow, begin + first, bad))
+                else:
+                    yield first, len(piece), [self.columns(narrow)]
             except NotInColumnsError:
                 yield from self._in_columns(piece, first, begin, bad, others)
             except (DataError, pa.ArrowException, OverflowError, ValueError):

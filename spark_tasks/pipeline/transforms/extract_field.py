@@ -9,7 +9,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Type
-from spark_tasks.data.columns import FORM_JSON, FORM_KEY, is_json, metadata_of, nulls_are_absent, nulls_of_texts
+from spark_tasks.data.columns import ABSENT_KEY, is_json, metadata_of, nulls_of_texts
 from spark_tasks.data.schema import Schema
 from spark_tasks.pipeline.converters.java_values import JavaError, field_schema, require_map, require_struct
 from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, Record
@@ -76,8 +76,8 @@ class ExtractField(FieldTransform):
         if name not in columns.children:
             return pa.nulls(len(array)), None
         found, described_as = columns.children[name], metadata_of(columns.fields[name])
-        if found.null_count and nulls_are_absent(described_as):
-            described_as = {key: value for key, value in described_as.items() if (key, value) == (FORM_KEY, FORM_JSON)}
+        if found.null_count:
+            described_as.pop(ABSENT_KEY, None)
         return (nulls_of_texts(found) if is_json(described_as) else found), described_as
 
 

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigKey, Type
 from spark_tasks.data.columns import ABSENT_KEY, SCHEMA_KEY, is_json, metadata_of, struct_array
+from spark_tasks.data.key_orders import Order
 from spark_tasks.data.schema import Field, Schema, to_text
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import DataError
@@ -25,6 +26,7 @@ from spark_tasks.pipeline.converters.java_values import JavaError, Struct, field
 from spark_tasks.pipeline.converters.json_columns import parse_columns
 from spark_tasks.pipeline.converters.json_typed import default_value
 from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError, Record, put
+from spark_tasks.pipeline.transforms.key_groups import Group, grouped, has_maps, others
 
 Changed = tuple[pa.Array, dict[bytes, bytes] | None]
 Part = tuple[Schema | None, Any]
@@ -137,6 +139,29 @@ class FieldTransform(ColumnsOrRows):
                 raise (NotInColumnsError if array.null_count == len(array) else DataError("null"))
         return put(batch, self.part, *self.change(batch, array, field))
 
+    def key_order(self, names: list[str]) -> list[str] | None:  # noqa: ARG002
+        """Returns the keys of a schemaless map after the change for those before it, both in the order of Java's
+        iteration; None if the order remains.
+        """
+        return None
+
+    @override
+    def groups(self, batch: pa.RecordBatch) -> list[Group]:
+        if self.part not in batch.schema.names:
+            return []
+        apart = self._apart(batch.column(self.part), batch.schema.field(self.part))
+        return grouped(batch, self.part, apart) if apart else []
+
+    def has_others(self, array: pa.Array, field: pa.Field) -> bool:
+        """Returns whether some maps have keys in another order than the others after the change."""
+        return bool(self._apart(array, field))
+
+    def _apart(self, array: pa.Array, field: pa.Field) -> list[Order]:
+        if not has_maps(array, field):
+            return []
+        reorders = self.key_order([]) is not None
+        return others(array, field, (lambda names: self.key_order(names) or []) if reorders else None)
+
     @staticmethod
     def _ambiguous(field: pa.Field) -> bool:
         """Returns whether nulls may have the schema. They keep it, while other records may get another one."""
@@ -200,6 +225,14 @@ class NestingTransform(FieldTransform):
     _nested: Nested | None = None
 
     @override
+    def key_order(self, names: list[str]) -> list[str] | None:
+        return None if self._nested else self._order(names)
+
+    def _order(self, names: list[str]) -> list[str] | None:
+        """Returns the `key_order` of the maps whose fields the transform changes."""
+        raise NotImplementedError
+
+    @override
     def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if self._nested:
             return self._nested.row(schema, value, record)
@@ -243,6 +276,8 @@ def _column_at(
     batch: pa.RecordBatch, array: pa.Array, field: pa.Field, path: Sequence[str], transform: FieldTransform
 ) -> Changed:
     if not path:
+        if transform.has_others(array, field):
+            raise NotInColumnsError
         return transform.change(batch, array, field)
     columns, name = Columns(array, field), path[0]
     child, its = columns.children.get(name), columns.fields.get(name)

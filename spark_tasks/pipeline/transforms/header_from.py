@@ -66,13 +66,17 @@ class HeaderFrom(FieldTransform):
         self._purpose = f"header {values['operation']}"
 
     @override
+    def key_order(self, names: list[str]) -> list[str]:
+        return copied(names)
+
+    @override
     def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             require_map(value, self._purpose)
         else:
             require_struct(value, self._purpose)
         if schema is None:
-            value = {name: value[name] for name in copied(list(value))}
+            value = {name: value[name] for name in self.key_order(list(value))}
         # As in Java: first what the move leaves, then the headers, so that errors come in this order.
         left = self._without(schema, value, [path for path, _ in self._pairs]) if self._moves else (schema, value)
         headers = list(record.headers)

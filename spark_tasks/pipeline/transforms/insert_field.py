@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from spark_tasks.pipeline.transforms.field_transform import (
     basics,
     for_key,
 )
+from spark_tasks.pipeline.transforms.key_groups import keeps
 
 _INSERTED: dict[str, tuple[pa.DataType, Schema]] = {
     "topic": (pa.string(), STRING),
@@ -106,6 +108,10 @@ class InsertField(NestingTransform):
         return basics(schema, ConnectType.STRUCT, [*schema.fields, *added])
 
     @override
+    def _order(self, names: list[str]) -> list[str]:
+        return copied(names, *(name for name, _ in self._insertions.values()))
+
+    @override
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             fields = require_map(value, self.purpose)
@@ -141,7 +147,7 @@ class InsertField(NestingTransform):
         columns = self._columns(array, field)
         if columns.schema is not None:
             columns.check_nulls()
-        names, added = list(columns.children), []
+        names, added, lacking = list(columns.children), [], []
         for what, (name, optional) in self._insertions.items():
             column = self._column(what, batch)
             if columns.schema is None and column is None:
@@ -155,8 +161,13 @@ class InsertField(NestingTransform):
                 raise NotInColumnsError
             columns.put(name, value, {ABSENT_KEY: ABSENT_NULL} if columns.schema is None and value.null_count else None)
             added.append(name)
+            lacking += [name] if value.null_count else []
         if columns.schema is None:
-            return columns.build(copied(names, *added), None)
+            order = copied(names, *added)
+            for gone in chain.from_iterable(combinations(lacking, count) for count in range(len(lacking) + 1)):
+                if not keeps(order, copied(names, *(name for name in added if name not in gone))):
+                    raise NotInColumnsError  # maps without this content have another order
+            return columns.build(order, None)
         changed = self.changed_schema(columns.schema)
         return columns.build([f.name for f in changed.fields], changed)
 

@@ -91,12 +91,15 @@ class MaskField(NestingTransform):
         return level
 
     @override
+    def _order(self, names: list[str]) -> list[str]:
+        return copied(names, *hash_order(self._fields))
+
+    @override
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             fields = require_map(value, self.purpose)
-            masked = {name: self._masked(fields.get(name)) for name in hash_order(self._fields)}
-            both = {**fields, **masked}
-            return None, {name: both[name] for name in copied(list(fields), *masked)}
+            both = {**fields, **{name: self._masked(fields.get(name)) for name in hash_order(self._fields)}}
+            return None, {name: both[name] for name in self._order(list(fields))}
         old = require_struct(value, self.purpose)
         struct = Struct(schema)
         for field in schema.fields:
@@ -128,7 +131,6 @@ class MaskField(NestingTransform):
     def _change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         columns = self._columns(array, field)
         columns.check_nulls()
-        missing = [name for name in hash_order(self._fields) if name not in columns.children]
         before = list(columns.children)
         for name in self._fields:
             if name in columns.children:
@@ -140,7 +142,7 @@ class MaskField(NestingTransform):
                 columns.put(name, pa.nulls(columns.length))  # Java adds the key with null
         if columns.schema is not None:
             return columns.build(before, columns.schema)
-        return columns.build(copied(before, *missing), None)
+        return columns.build(self._order(before), None)
 
     def _mask_column(self, child: pa.Array, *, schemaless: bool) -> pa.Array:
         """Returns a column with the replacement in each row that is not null."""

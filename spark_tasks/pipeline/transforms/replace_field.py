@@ -101,11 +101,16 @@ class ReplaceField(NestingTransform):
         return basics(schema, ConnectType.STRUCT, kept)
 
     @override
+    def _order(self, names: list[str]) -> list[str]:
+        kept = [self._renames.get(name, name) for name in names if self._keeps(name)]
+        return hash_order(kept, capacity_for(len(names)))
+
+    @override
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             fields = require_map(value, self.purpose)
             kept = {self._renames.get(name, name): one for name, one in fields.items() if self._keeps(name)}
-            return None, {name: kept[name] for name in hash_order(kept, capacity_for(len(fields)))}
+            return None, {name: kept[name] for name in self._order(list(fields))}
         old = require_struct(value, self.purpose)
         new = self.changed_schema(schema)
         struct = Struct(new)
@@ -121,7 +126,7 @@ class ReplaceField(NestingTransform):
         if columns.schema is None:
             if len(set(names)) < len(names) and any(columns.fields[name].metadata for name in kept):
                 raise NotInColumnsError  # a renamed field replaces another field with that name
-            capacity = capacity_for(len(columns.children))
+            order = self._order(list(columns.children))
         else:
             columns.check_nulls()
             changed = self.changed_schema(columns.schema)
@@ -130,7 +135,7 @@ class ReplaceField(NestingTransform):
         columns.children = {new: columns.children[old] for new, old in zip(names, kept, strict=True)}
         columns.fields = {new: columns.fields[old] for new, old in zip(names, kept, strict=True)}
         if columns.schema is None:
-            return columns.build(hash_order(columns.children, capacity), None)
+            return columns.build(order, None)
         return columns.build([f.name for f in changed.fields], changed)
 
 

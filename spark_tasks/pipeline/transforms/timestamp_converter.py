@@ -101,13 +101,21 @@ class TimestampConverter(NestingTransform):
             self._field = last
 
     @override
+    def key_order(self, names: list[str]) -> list[str] | None:
+        return super().key_order(names) if self._field else None
+
+    @override
+    def _order(self, names: list[str]) -> list[str]:
+        return copied(names, self._field)
+
+    @override
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             if value is None or not self._field:
                 return None, self._converted(value, None)
             fields = require_map(value, self.purpose)
             both = {**fields, self._field: self._converted(fields.get(self._field), None)}
-            return None, {name: both[name] for name in copied(list(fields), self._field)}
+            return None, {name: both[name] for name in self._order(list(fields))}
         if not self._field:
             kind = _type_of(schema)
             return self.changed_schema(schema), self._converted(value, kind)
@@ -194,13 +202,13 @@ class TimestampConverter(NestingTransform):
                 raise NotInColumnsError
             if pa.types.is_null(child.type):  # Java adds the key with null
                 columns.put(self._field, child)
-                return columns.build(copied(names, self._field), None)
+                return columns.build(self._order(names), None)
             found = self._column(child, _inferred_of(child.type))
             if self._target in ("Date", "Time"):  # without a schema, a moment, like all of Java's dates
                 millis = moment_columns.to_millis(found, self._target, self._format, (self._up, self._down))
                 found = moment_columns.from_millis(millis, "Timestamp", self._format, (self._up, self._down))
             columns.put(self._field, found)
-            return columns.build(copied(names), None)
+            return columns.build(self._order(names), None)
         changed = self.changed_schema(columns.schema)
         for one in columns.schema.fields:
             if one.name == self._field:

@@ -13,6 +13,15 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from spark_tasks.data.columns import ABSENT_KEY, ABSENT_NULL, SCHEMA_KEY, metadata_of, nulls_are_absent, struct_array
+from spark_tasks.data.key_orders import (
+    ORDERS_KEY,
+    Order,
+    are_compatible,
+    kinds_of_maps,
+    orders_of,
+    own_orders,
+    with_orders,
+)
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters.json_columns import most_members
 
@@ -20,7 +29,7 @@ from spark_tasks.pipeline.converters.json_columns import most_members
 @dataclass(frozen=True)
 class _Shape:
     """What a column has. `members`: of a schemaless map; other columns have none. `metadata`: without ABSENT_KEY.
-    `lacks`: some maps do not have this member; `nulls`: in some, it is null.
+    `lacks`: some maps do not have this member; `nulls`: in some, it is null. `orders`: the different orders of keys.
     """
 
     kind: pa.DataType
@@ -28,10 +37,13 @@ class _Shape:
     lacks: bool = False
     nulls: bool = False
     members: dict[str, _Shape] | None = None
+    orders: tuple[Order, ...] = ()
     known: pa.Field = field(init=False)  # the nameless Arrow field
 
     def __post_init__(self) -> None:
         metadata = {**self.metadata, ABSENT_KEY: ABSENT_NULL} if self.lacks else self.metadata
+        if self.members is not None:
+            metadata = with_orders(metadata, own_orders(list(self.members), self.orders))
         object.__setattr__(self, "known", pa.field("", self.kind, metadata=metadata or None))
 
 
@@ -58,14 +70,17 @@ def widened(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 def _shape(array: pa.Array, its: pa.Field, missing: int) -> _Shape:
     """`missing`: the number of null maps, which have no members."""
-    metadata, members = metadata_of(its), None
+    metadata, members, orders = metadata_of(its), None, tuple[Order, ...]()
     lacks = nulls_are_absent(metadata)
     if lacks:
         del metadata[ABSENT_KEY]
     if pa.types.is_struct(array.type) and SCHEMA_KEY not in metadata:
         members = {one.name: _shape(child, one, array.null_count)
                    for child, one in zip(array.flatten(), array.type, strict=True)}  # fmt: skip
-    return _Shape(array.type, metadata, lacks, not lacks and array.null_count > missing, members)
+        own = orders_of(metadata)
+        orders = tuple(own.get(frozenset(names), names) for names in kinds_of_maps(array))
+        metadata.pop(ORDERS_KEY, None)
+    return _Shape(array.type, metadata, lacks, not lacks and array.null_count > missing, members, orders)
 
 
 def _merged(one: _Shape, other: _Shape, rows: int) -> _Shape | None:
@@ -85,7 +100,8 @@ def _merged(one: _Shape, other: _Shape, rows: int) -> _Shape | None:
         return replace(one, lacks=lacks, nulls=nulls) if same else None
     members: dict[str, _Shape] = {}
     names = _names(list(one.members), list(other.members))
-    if names is None or len(names) > most_members(rows):
+    orders = tuple(dict.fromkeys(one.orders + other.orders))
+    if len(names) > most_members(rows) or not are_compatible(orders):
         return None
     for name in names:
         in_one, in_other = one.members.get(name), other.members.get(name)
@@ -98,23 +114,24 @@ def _merged(one: _Shape, other: _Shape, rows: int) -> _Shape | None:
             return None
         members[name] = both
     kind = pa.struct([shape.known.with_name(name) for name, shape in members.items()])
-    return _Shape(kind, one.metadata, lacks, nulls, members)
+    return _Shape(kind, one.metadata, lacks, nulls, members, orders)
 
 
 def _is_untyped(shape: _Shape) -> bool:
     return pa.types.is_null(shape.kind) and not shape.metadata
 
 
-def _names(one: list[str], other: list[str]) -> list[str] | None:
-    """Returns the names in an order that is that of both, because texts have it: if possible in that of Java's HashMap,
-    as in most maps; None if there is none.
+def _names(one: list[str], other: list[str]) -> list[str]:
+    """Returns the names in an order that is that of both, if there is one: if possible in that of Java's HashMap, as in
+    most maps.
     """
     if one == other:
         return one
     union = dict.fromkeys(_interleaved(one, other))  # of names in the same bucket, the first one is first there
-    choices = (one, other, hash_order(union), list(union))
+    in_table = hash_order(union)
+    choices = (one, other, in_table, list(union))
     return next((names for names in choices
-                 if len(names) == len(union) and _keeps(names, one) and _keeps(names, other)), None)
+                 if len(names) == len(union) and _keeps(names, one) and _keeps(names, other)), in_table)
 
 
 def _keeps(names: list[str], order: list[str]) -> bool:

@@ -55,9 +55,13 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     try:
         chain = make_chain(_PLUGINS, connector_config(case["chain"]))
     except ConfigError as error:
-        own = error.__cause__ if isinstance(error.__cause__, ConfigError) else error  # without the transform's name
-        return {"config_error": True, "message": str(own)}
+        return {"config_error": True, "message": own_message(error)}
     return {"records": [one(case, chain, record) for record in case["records"]]}
+
+
+def own_message(error: ConfigError) -> str:
+    """The message of a rejected configuration without the transform's name."""
+    return str(error.__cause__ if isinstance(error.__cause__, ConfigError) else error)
 
 
 def one(case: dict[str, Any], chain: Chain, record: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters import refusals as module
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.refusals import NO_RECORD, NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.dead_letters.refusals import NO_RECORD, NONE_REFUSED, Original, Refusals, Refused, refused_with
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.records.decode import decode
@@ -243,7 +243,7 @@ def test_a_record_that_nobody_sees_is_not_needed(options, first, later):
 
 @pytest.mark.parametrize("away", [False, True])
 def test_the_bad_record_that_fails_a_source_is_logged_and_has_a_letter(monkeypatch, caplog, away):
-    """The split has no result that could take the line to the worker; it was missing."""
+    """The error takes the line to the worker, which logs it as the task's. It was missing there."""
     written = []
 
     def write(_counts, handling, raw):
@@ -253,13 +253,21 @@ def test_the_bad_record_that_fails_a_source_is_logged_and_has_a_letter(monkeypat
 
     monkeypatch.setattr(module.LetterCounts, "write", write)
     refusals = Refusals(ErrorHandling("c", 3, queue="dead", log=True))
-    with pytest.raises(ToleranceExceededError):
+    with pytest.raises(ToleranceExceededError) as caught:
         refusals.add(FAILURE, original())
-    refusals.end_source()
+    refusals.end_source(caught.value)
     assert written == ([] if away else [("dead", 1)])
-    assert "ERROR" in caplog.text
+    assert "ERROR" not in caplog.text
+    metrics = TaskMetrics()
+    sent_on = pickle.loads(pickle.dumps(caught.value.with_traceback(None)))
+    assert isinstance(sent_on, ToleranceExceededError)
+    refused_with(sent_on).report_to(metrics, skipped=False)
     assert "Error encountered in task c-3. Executing stage" in caplog.text
     assert ("Could not write to the dead letter queue: away" in caplog.text) is away
+
+
+def test_other_errors_have_no_report():
+    assert refused_with(DataError("other")) is NONE_REFUSED
 
 
 def test_a_report_of_nothing_is_sent_as_a_name() -> None:

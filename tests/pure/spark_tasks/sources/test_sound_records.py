@@ -105,6 +105,13 @@ def refused(rig):
     return found
 
 
+def test_letters_are_in_the_order_of_the_records(rig):
+    raw = raw_batch([b"no such partition", LARGE, b"good", b"nor this"])
+    rig.made(tolerant=True).append("t", np.array([7, 0, 0, 8]), raw)
+    assert [value for value, *_ in refused(rig)] == [b"no such partition", None, b"nor this"]
+    assert rig.appended == [("t", [0], [b"good"])]
+
+
 @pytest.mark.parametrize("kind", [np.array, pa.array])
 def test_records_that_cannot_be_appended_are_refused(rig, kind):
     raw = raw_batch([b"a", LARGE, b"b", b"c", b"d"])

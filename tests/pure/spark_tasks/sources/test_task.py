@@ -9,8 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.refusals import NO_RECORD, Refusals
+from spark_tasks.errors import ConnectError, DataError, RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.pipeline.errors.failures import FailedStage, Failure
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery, Lane
 from spark_tasks.sources.settings import SourceSettings
@@ -165,6 +168,26 @@ def test_a_batch_that_is_submitted_after_its_task_was_abandoned_is_cancelled(tmp
     engine.meanwhile = task.cancel
     with pytest.raises(ConnectError, match="the batch of n-0 was cancelled"):
         task.run_once()
+    task.close()
+
+
+def test_the_bad_record_that_fails_a_task_is_logged_by_the_worker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The executor process logged it, where the line was no part of the connector's log."""
+    engine, refusals = Running(), Refusals(ErrorHandling("n", 0, log=True))
+    task = task_of(tmp_path, engine, Idle())
+    task.start()
+    failure = Failure(FailedStage.VALUE_CONVERTER, "a.B", DataError("wrong"), "a record: wrong", 0)
+    with pytest.raises(ToleranceExceededError) as caught:
+        refusals.add(failure, NO_RECORD)
+    refusals.end_source(caught.value)
+    assert "Error encountered" not in caplog.text
+    engine.of(task).set_exception(caught.value)
+    with pytest.raises(ToleranceExceededError):
+        task.run_once()
+    assert "Error encountered in task n-0. Executing stage 'VALUE_CONVERTER' with class 'a.B'" in caplog.text
+    task.cancel()
     task.close()
 
 

@@ -1,0 +1,62 @@
+"""The order of a map's keys after a transform is that of Java's copy of it, whatever keys other records have."""
+
+import json
+
+import pytest
+
+from spark_tasks.pipeline.converters.java_column_text import to_texts
+from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from tests.rigs.raw_records import JSON, raw_batch, worker
+
+T = "org.apache.kafka.connect.transforms."
+SMALL, LARGE = {"a": -5, "other": 1}, {"b": 1, "c": 2, "d": 3, "e": 4}
+MANY = [{f"k{n % 4}": n, f"l{n % 5}": n, "a": 1, **({"z": 0} if n % 3 else {})} for n in range(300)]
+STEPS = [
+    ("Cast$Value", {"spec": "a:string,new:int8"}),
+    ("HeaderFrom$Value", {"fields": "a", "headers": "h", "operation": "move"}),
+    ("InsertField$Value", {"topic.field": "tp"}),
+    ("MaskField$Value", {"fields": "a,x"}),
+    ("ReplaceField$Value", {"exclude": "z", "renames": "a:first"}),
+    ("TimestampConverter$Value", {"field": "a", "target.type": "string", "format": "yyyy"}),
+    ("MaskField$Value", {"fields": "inner.a,inner.x", "field.syntax.version": "V2"}),
+]
+
+
+def texts(records, *steps):
+    """The records after the transforms, as FileStreamSink writes them, and the number of batches."""
+    chain = {"transforms": ",".join(f"t{i}" for i in range(len(steps)))}
+    for i, (name, config) in enumerate(steps):
+        chain |= {f"transforms.t{i}.{key}": value for key, value in {"type": T + name, **config}.items()}
+    options = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+    raw = raw_batch([json.dumps(one).encode() for one in records])
+    batches = list(SinkPipeline(worker(), {**options, **chain}).to_connect_batches("t", 0, raw))
+    written = [to_texts(one.column("value"), one.schema.field("value").metadata).to_pylist() for one in batches]
+    return [text for some in written for text in some], len(batches)
+
+
+def test_the_order_of_a_small_map_beside_a_larger_one():
+    found, _ = texts([SMALL, LARGE], STEPS[2])
+    assert found == ["{tp=t, a=-5, other=1}", texts([LARGE], STEPS[2])[0][0]]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step[0])
+@pytest.mark.parametrize("records", [[SMALL, LARGE, {}], MANY, [*MANY, *[SMALL, LARGE] * 50]])
+def test_each_map_has_the_order_that_it_has_alone(step, records):
+    records = [{"inner": one} for one in records] if "inner.a" in str(step) else records
+    found, batches = texts(records, step)
+    assert found == [texts([one], step)[0][0] for one in records]
+    assert batches == 1
+
+
+def test_orders_are_kept_by_the_transforms_that_follow():
+    steps = [STEPS[3], ("HoistField$Value", {"field": "w"}), ("ReplaceField$Value", {"exclude": "no"})]
+    found, _ = texts(MANY, *steps)
+    assert found == [texts([one], *steps)[0][0] for one in MANY]
+
+
+def test_maps_whose_equal_keys_have_different_orders_are_in_separate_batches():
+    """`a` and `other` of a map that had two more keys, which ReplaceField removes."""
+    step = ("ReplaceField$Value", {"include": "a,other,b"})
+    more = [SMALL, {**SMALL, "k": 1, "l": 2, "m": 3, "n": 4}, {"b": 1}]
+    found, _ = texts(more * 5, step)
+    assert found == [texts([one], step)[0][0] for one in more] * 5
