@@ -67,7 +67,7 @@ TEXT, NUMBER = Schema(Type.STRING), Schema(Type.INT64)
 
 
 def test_members_within_members_count_for_a_union_too():
-    """Only the outermost members counted: the first struct was chosen, and the record was bad, or its value was lost."""
+    """Only the outermost members counted: the first struct was chosen, so the record was bad, or a value lost."""
     first, second = struct(a=struct(x=NUMBER, more=NUMBER)), struct(a=struct(y=NUMBER, deep=struct(z=NUMBER)))
     union = Schema(Type.STRUCT, name=ONE_OF, fields=(Field("0", first.as_optional()), Field("1", second.as_optional())))
     assert read(struct(v=union), '{"v":{"a":{"y":1,"deep":{"z":2}}}}', '{"v":{"a":{"x":3,"more":4}}}') == [
