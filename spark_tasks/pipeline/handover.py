@@ -56,7 +56,7 @@ def from_json(array: pa.Array, schema: str | None) -> Column:
         return parse_columns(array)
     tape, wanted = read_tape(array), from_text(schema)
     reader = TypedReader(tape, replace_nulls=False, exact=True)
-    values = reader.build(wanted, tape.roots, tombstones=tape.roots < 0)
+    values = reader.read(wanted, tape.roots, tombstones=tape.roots < 0)
     return values, {SCHEMA_KEY: to_text(wanted).encode()}
 
 

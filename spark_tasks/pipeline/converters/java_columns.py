@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from spark_tasks.data.key_orders import are_compatible, own_orders, with_orders
 from spark_tasks.data.schema import Schema, Type, to_text
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
-from spark_tasks.pipeline.converters import json_text
+from spark_tasks.pipeline.converters import json_text, long_decimals
 from spark_tasks.pipeline.converters.base import Column
 from spark_tasks.pipeline.converters.java_values import Moment, Struct
 from spark_tasks.pipeline.converters.json_columns import most_members
@@ -85,6 +86,10 @@ def column(rows: Rows) -> Column:
 
 def typed(found: Sequence[Any], schema: Schema) -> pa.Array:
     """Returns a column of values with the same schema. Raises DataError for a value that does not have its type."""
+    return long_decimals.built(partial(_built, found), schema)
+
+
+def _built(found: Sequence[Any], schema: Schema) -> pa.Array:
     kind = to_arrow(schema)
     try:
         return _typed(found, schema, kind)
@@ -99,15 +104,15 @@ def _typed(found: Sequence[Any], schema: Schema, kind: pa.DataType) -> pa.Array:
         children = []
         for field in schema.fields:
             inner = [value.values.get(field.name) if isinstance(value, Struct) else None for value in found]
-            children.append(typed(inner, field.schema))
+            children.append(_built(inner, field.schema))
         fields = [field.with_type(child.type) for field, child in zip(kind, children, strict=True)]
         return struct_array(children, fields, len(found), nulls)
     if schema.type is Type.ARRAY and schema.value:
-        items = typed([item for value in found if value is not None for item in value], schema.value)
+        items = _built([item for value in found if value is not None for item in value], schema.value)
         return pa.ListArray.from_arrays(_offsets(found), items, type=kind)
     if schema.type is Type.MAP and schema.key and schema.value:
-        keys = typed([key for value in found if value is not None for key in value], schema.key)
-        entries = typed([item for value in found if value is not None for item in value.values()], schema.value)
+        keys = _built([key for value in found if value is not None for key in value], schema.key)
+        entries = _built([item for value in found if value is not None for item in value.values()], schema.value)
         return pa.MapArray.from_arrays(_offsets(found), keys, entries, type=kind)
     if pa.types.is_decimal(kind):
         kind = _own_type(found, kind)
@@ -122,7 +127,7 @@ def _own_type(found: Sequence[Any], kind: pa.DataType) -> pa.DataType:
     if len(scales) != 1 or kind.scale in scales:
         return kind
     scale = scales.pop()
-    return decimal_type(MAX_DIGITS_128, scale) if abs(scale) <= MAX_DIGITS else kind
+    return decimal_type(max(kind.precision, MAX_DIGITS_128), scale) if abs(scale) <= MAX_DIGITS else kind
 
 
 def _offsets(found: Sequence[Any]) -> pa.Array:

@@ -109,7 +109,7 @@ class JsonConverter(Converter, HeaderConverter):
 
     def _typed(self, tape: Tape, schema: Schema, tokens: np.ndarray[Any, Any]) -> Column:
         reader = TypedReader(tape, replace_nulls=self._replace_nulls)
-        values = reader.build(schema, tokens, tombstones=tape.roots < 0)
+        values = reader.read(schema, tokens, tombstones=tape.roots < 0)
         return values, {SCHEMA_KEY: to_text(schema).encode()}
 
     def _in_same_envelope(self, array: pa.Array) -> Column | None:

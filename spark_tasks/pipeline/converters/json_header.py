@@ -17,6 +17,7 @@ from spark_tasks.java.json import java_json
 from spark_tasks.pipeline.converters.java_columns import column
 from spark_tasks.pipeline.converters.java_values import Moment, Struct
 from spark_tasks.pipeline.converters.json_write import JsonWriter
+from spark_tasks.pipeline.converters.long_decimals import with_long_decimals
 
 _LONG = range(-(2**63), 2**63)
 
@@ -74,7 +75,7 @@ def _java_value(value: Any, schema: Schema | None) -> Any:
     if isinstance(value, date | time):
         return Moment.of(value)
     if isinstance(value, Decimal) and schema is not None and schema.name == DECIMAL:
-        return fitting_decimal(value, to_arrow(schema))
+        return fitting_decimal(value, to_arrow(with_long_decimals(schema)))
     if isinstance(value, list | tuple) and kind is Type.MAP:
         value = dict(value)  # pairs
     if isinstance(value, list | tuple):

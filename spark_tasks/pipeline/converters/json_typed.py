@@ -9,6 +9,7 @@ import base64
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import Bools, Ints, bool_array, number_array
-from spark_tasks.data.arrow_types import EXACT, MAX_DECIMAL_BITS, fitting_decimal, to_arrow
+from spark_tasks.data.arrow_types import DEFAULT_PRECISION, EXACT, MAX_DECIMAL_BITS, fitting_decimal, to_arrow
 from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.pipeline.converters import json_kernels as kernels
+from spark_tasks.pipeline.converters import long_decimals
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.json_columns import integers, members_named, raw, read_tape, strings
 from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FLOAT, INT, KEY, OBJECT, STRING, Tape
@@ -65,9 +67,15 @@ class TypedReader:
         if not default:
             return column.take(pa.array(index, mask=~present))
         default_column = default_value(schema)
+        if default_column.type != column.type:
+            raise BadRowError(int(np.argmax(missing)), f"the schema's default has more than {DEFAULT_PRECISION} digits")
         index[missing] = len(column)
         nulls = ~present & ~missing
         return pa.concat_arrays([column, default_column]).take(pa.array(index, mask=nulls))
+
+    def read(self, schema: Schema, tokens: Ints, *, tombstones: Bools | None = None) -> pa.Array:
+        """Returns the values as `build` does. Their decimals may have more digits than usual (long_decimals)."""
+        return long_decimals.built(partial(self.build, tokens=tokens, tombstones=tombstones), schema)
 
     def _are_present(self, tokens: Ints) -> Bools:
         out = np.empty(len(tokens), np.bool_)
@@ -285,7 +293,7 @@ def default_value(schema: Schema) -> pa.Array:
     """Returns the schema's default as an array of one value. Raises DataError if it is not a value of the schema."""
     try:
         tape = read_tape(pa.array([(schema.default or "null").encode()], pa.binary()))
-        return TypedReader(tape).build(schema, tape.roots)
+        return TypedReader(tape).read(schema, tape.roots)
     except BadRowError as bad:  # its row is not one of the records
         error = DataError(f"the schema has an invalid default, {str(schema.default)[:100]}: {bad}")
         error.java_message = java_message_of(bad)

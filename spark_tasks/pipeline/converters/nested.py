@@ -16,7 +16,11 @@ from spark_tasks.pipeline.converters.json_typed import default_value
 
 def filled(array: pa.Array, schema: Schema) -> pa.Array:
     """Replaces nulls by the schema's default."""
-    spare = default_value(schema).cast(array.type)
+    spare = default_value(schema)
+    try:
+        spare = spare.cast(array.type)
+    except pa.ArrowInvalid:  # only the default has long decimals
+        array = array.cast(spare.type)
     places = np.where(array.is_valid().to_numpy(zero_copy_only=False), np.arange(len(array)), len(array))
     return pa.concat_arrays([array, spare]).take(pa.array(places))
 

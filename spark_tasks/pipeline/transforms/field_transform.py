@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
@@ -24,7 +23,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import schema_of
 from spark_tasks.pipeline.converters.java_values import JavaError, Struct, field_schema
 from spark_tasks.pipeline.converters.json_columns import parse_columns
-from spark_tasks.pipeline.converters.json_typed import default_value
+from spark_tasks.pipeline.converters.nested import filled
 from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError, Record, put
 from spark_tasks.pipeline.transforms.key_groups import Group, grouped, has_maps, others
 
@@ -58,8 +57,7 @@ class Columns:
         for field in self.schema.fields if self.schema else ():
             child = self.children[field.name]
             if field.schema.default is not None and child.null_count:
-                index = pc.if_else(child.is_valid(), pa.array(np.arange(len(child))), len(child))
-                self.children[field.name] = pa.concat_arrays([child, default_value(field.schema)]).take(index)
+                self.children[field.name] = filled(child, field.schema)
 
     def level(self, path: Sequence[str], *, fills_defaults: bool) -> Columns:
         """Returns the columns of the maps or structs that have the last field of a path; these, if it has one step.

@@ -24,6 +24,7 @@ from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.converters.java_values import Moment, Struct, is_number
+from spark_tasks.pipeline.converters.long_decimals import with_long_decimals
 from spark_tasks.pipeline.errors.failures import class_of
 from spark_tasks.pipeline.errors.outages import is_of_machine, is_outage
 from spark_tasks.pipeline.transforms.base import Transform
@@ -176,7 +177,7 @@ def java(value: Any, schema: Schema | None) -> tuple[Schema | None, Any]:
 
 def _scaled(value: Decimal, schema: Schema) -> Decimal:
     try:
-        return fitting_decimal(value, to_arrow(schema))
+        return fitting_decimal(value, to_arrow(with_long_decimals(schema)))
     except ValueError as error:
         raise DataError(f"a value does not fit schema type {schema.type.name}: {error}") from None
 

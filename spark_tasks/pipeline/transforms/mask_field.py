@@ -163,7 +163,7 @@ class MaskField(NestingTransform):
         """Returns the replacement of decimals, with its own scale."""
         schema = Schema(ConnectType.BYTES, name=DECIMAL, parameters=(("scale", str(kind.scale)),))
         one = typed([self._masked(Decimal())], schema)
-        return one.cast(kind) if one.type.scale == kind.scale else one
+        return one.cast(kind) if one.type.scale == kind.scale and one.type.bit_width <= kind.bit_width else one
 
     def _value(self, kind: pa.DataType) -> Any:
         if pa.types.is_string(kind):

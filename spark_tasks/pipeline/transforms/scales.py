@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import partial
 
 import pyarrow as pa
 from typing_extensions import override
@@ -16,6 +17,7 @@ from typing_extensions import override
 from spark_tasks.data.arrow_types import fitting_decimal, to_arrow
 from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DECIMAL, Schema, Type
+from spark_tasks.pipeline.converters import long_decimals
 from spark_tasks.pipeline.converters.base import BadRowError, schema_of
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.columns_or_rows import put
@@ -54,6 +56,10 @@ def _settled(array: pa.Array, schema: Schema) -> pa.Array:
         return struct_array(settled, fields, len(array), array.is_null() if array.null_count else None)
     if schema.name != DECIMAL or not pa.types.is_decimal(kind) or kind.scale == schema.scale:
         return array
+    return long_decimals.built(partial(_with_scale, array), schema)
+
+
+def _with_scale(array: pa.Array, schema: Schema) -> pa.Array:
     coded = array.dictionary_encode()  # a masked column has one value
     wanted = to_arrow(schema)
     values: list[Decimal] = []

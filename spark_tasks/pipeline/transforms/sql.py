@@ -21,6 +21,7 @@ from spark_tasks.errors import ConfigError, DataError, rust_code
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters.base import BadRowError, schema_of
 from spark_tasks.pipeline.converters.java_columns import column
+from spark_tasks.pipeline.converters.long_decimals import with_long_decimals
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.columns_or_rows import NotInColumnsError, connect_values, joined, put
 from spark_tasks.pipeline.transforms.field_transform import Columns, described
@@ -291,7 +292,7 @@ def _value(
 def _plain(array: pa.Array, metadata: Mapping[bytes, bytes]) -> tuple[pa.Array, Schema]:
     """Returns the column with a Connect type, and its schema: the original one if the query only selects the column."""
     known = schema_of(metadata)
-    if known is not None and to_arrow(known) == array.type:
+    if known is not None and array.type in (to_arrow(known), to_arrow(with_long_decimals(known))):
         return array, known
     if pa.types.is_null(array.type):
         return array, from_arrow(array.type)

@@ -14,6 +14,7 @@ from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters import long_decimals
 from spark_tasks.pipeline.converters.avro import decimals
 from spark_tasks.pipeline.converters.avro import names as n
 from spark_tasks.pipeline.converters.avro.codec import branches, wire_default, wire_type
@@ -32,12 +33,16 @@ def to_connect(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
     """Converts plain values of the node to Connect values. `schema`: from to_connect.connect_schema. Raises
     BadRowError.
     """
+    return long_decimals.built(partial(_to_connect, wire, node), schema)
+
+
+def _to_connect(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
     inner = node.optional_of or (node.inner[0] if node.kind == "union" and len(node.inner) == 1
                                  and not n.is_union(schema) else None)
     if inner is not None:
         if node.optional_of is None:
             wire = wire.field(0)
-        return to_connect(wire, inner, schema)
+        return _to_connect(wire, inner, schema)
     if node.kind == "union":
         parts = [one for _, one in branches(node)]
         return _struct(wire, parts, schema)
@@ -46,13 +51,13 @@ def to_connect(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
     if node.kind == "array" and is_map_entry(node.inner[0]):
         return _entries(wire, node.inner[0], schema)
     if node.kind == "array":
-        items = inside(wire, partial(to_connect, wire.flatten(), node.inner[0], part(schema.value)))
+        items = inside(wire, partial(_to_connect, wire.flatten(), node.inner[0], part(schema.value)))
         return pa.ListArray.from_arrays(list_offsets(wire), items, type=to_arrow(schema), mask=mask_of(wire))
     if node.kind == "map":
         offsets = np.asarray(wire.offsets)
         first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
         items = wire.items.slice(first, count)
-        values = inside(wire, partial(to_connect, items, node.inner[0], part(schema.value)))
+        values = inside(wire, partial(_to_connect, items, node.inner[0], part(schema.value)))
         return map_array(schema, offsets - offsets[0], wire.keys.slice(first, count), values, valid(wire))
     if schema.type is Type.BYTES and schema.name == DECIMAL:
         return decimals.from_bytes(wire, to_arrow(schema))
@@ -64,7 +69,7 @@ def to_connect(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
 def _struct(wire: pa.Array, nodes: list[Node], schema: Schema) -> pa.Array:
     kind = to_arrow(schema)
     children = [
-        named(field.name, partial(to_connect, child, one, field.schema))
+        named(field.name, partial(_to_connect, child, one, field.schema))
         for child, one, field in zip(wire.flatten(), nodes, schema.fields, strict=True)
     ]
     return struct_array(children, list(kind), len(wire), mask_of(wire))

@@ -93,7 +93,7 @@ class JsonSchemaConverter(RegisteredConverter):
             texts = [payload[skip:] for payload in payloads]
             tape = read_tape(pa.array(texts, pa.binary()))
             validate(texts)
-            return ConfluentReader(tape, may_lack=True).build(schema, tape.roots), metadata
+            return ConfluentReader(tape, may_lack=True).read(schema, tape.roots), metadata
 
         return read
 

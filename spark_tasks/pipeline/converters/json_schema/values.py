@@ -88,7 +88,9 @@ class ConfluentReader(TypedReader):
         return offsets, cells[names.index("key")].copy(), cells[names.index("value")].copy()
 
     def _union(self, schema: Schema, tokens: Ints) -> pa.Array:
-        """Sets the first field of the value's type; for objects, the field whose schema has most of their members."""
+        """Sets the first field of the value's type; for objects, the field whose schema has most of their members, at
+        any depth.
+        """
         kinds = self._kinds(tokens)
         chosen, best = np.full(len(tokens), -1, np.int32), np.zeros(len(tokens), np.int32)
         objects = kinds == OBJECT
@@ -96,14 +98,26 @@ class ConfluentReader(TypedReader):
             simple = np.isin(kinds, _KINDS[field.schema.type]) & (best < _SIMPLE)
             chosen[simple], best[simple] = index, _SIMPLE
             if field.schema.type is Type.STRUCT and objects.any():
-                names = [member.name for member in field.schema.fields]
-                matches = (members_named(self._tape, tokens, names) >= 0).sum(axis=0)
+                matches = self._matches(field.schema, tokens)
                 better = matches > best
                 chosen[better], best[better] = index, matches[better]
         if (chosen < 0).any():
             raise BadRowError(int(np.argmax(chosen < 0)), "Did not find matching oneof field for data")
         columns = [self._chosen(field.schema, tokens, chosen == i) for i, field in enumerate(schema.fields)]
         return struct_array(columns, list(to_arrow(schema)), len(tokens), None)
+
+    def _matches(self, schema: Schema, tokens: Ints) -> Ints:
+        """Returns how many members each object has in common with the struct, and their objects with its structs."""
+        matches = np.zeros(len(tokens), np.int32)
+        objects = np.flatnonzero((tokens >= 0) & (self._kinds(tokens) == OBJECT))
+        if not len(objects):
+            return matches
+        cells = members_named(self._tape, tokens[objects], [member.name for member in schema.fields])
+        matches[objects] = (cells >= 0).sum(axis=0)
+        for member, cell in zip(schema.fields, cells, strict=True):
+            if member.schema.type is Type.STRUCT:
+                matches[objects] += self._matches(member.schema, cell)
+        return matches
 
     def _chosen(self, schema: Schema, tokens: Ints, mine: Bools) -> pa.Array:
         """Returns the values of the rows that are `mine`, null in all others."""

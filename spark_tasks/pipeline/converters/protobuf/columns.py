@@ -14,6 +14,7 @@ from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DECIMAL, Schema, Type
 from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters import long_decimals
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.maps import map_array
 from spark_tasks.pipeline.converters.nested import filled, inside, mask_of, named, outer_row, part
@@ -28,9 +29,9 @@ def to_connect(wire: pa.Array, message: Message, schema: Schema, options: Protob
     """Converts plain values of the message to Connect values. `schema`: from to_connect.connect_schema. Raises
     BadRowError.
     """
-    if schema.type is not Type.STRUCT:
-        return _Reader(options).wrapped(wire, message, schema)
-    return _Reader(options).struct(wire, message, schema)
+    reader = _Reader(options)
+    read = reader.struct if schema.type is Type.STRUCT else reader.wrapped
+    return long_decimals.built(partial(read, wire, message), schema)
 
 
 class _Reader:

@@ -66,6 +66,19 @@ def struct(**fields):
 TEXT, NUMBER = Schema(Type.STRING), Schema(Type.INT64)
 
 
+def test_members_within_members_count_for_a_union_too():
+    """Only the outermost members counted: the first struct was chosen, so the record was bad, or a value lost."""
+    first, second = struct(a=struct(x=NUMBER, more=NUMBER)), struct(a=struct(y=NUMBER, deep=struct(z=NUMBER)))
+    union = Schema(Type.STRUCT, name=ONE_OF, fields=(Field("0", first.as_optional()), Field("1", second.as_optional())))
+    assert read(struct(v=union), '{"v":{"a":{"y":1,"deep":{"z":2}}}}', '{"v":{"a":{"x":3,"more":4}}}') == [
+        {"v": {"0": None, "1": {"a": {"y": 1, "deep": {"z": 2}}}}}, {"v": {"0": {"a": {"x": 3, "more": 4}}, "1": None}}]
+    loose = struct(a=struct(x=NUMBER.as_optional()).as_optional(), b=NUMBER.as_optional())
+    other = struct(a=struct(y=NUMBER.as_optional()).as_optional())
+    union = replace(union, fields=(Field("0", loose.as_optional()), Field("1", other.as_optional())))
+    found = read(union, '{"a":{"y":1}}', '{"a":{"y":1},"b":2}', '{"a":null}', '{"a":null,"b":2}')
+    assert [[name for name, value in row.items() if value is not None] for row in found] == [["1"], ["0"], ["0"], ["0"]]
+
+
 def test_a_value_that_is_no_text_is_null_like_a_member_that_is_missing():
     """Java does not validate, and does not put null into the struct. The record was bad."""
     schema = struct(zip=TEXT, note=replace(TEXT, default='"x"'))
