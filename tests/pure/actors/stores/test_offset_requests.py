@@ -119,7 +119,8 @@ def test_the_offsets_of_a_sink_are_those_of_its_tasks_group(
     asked: list[str] = []
     admin = SimpleNamespace(group_offsets=lambda name: asked.append(name) or {("t", 0): 7}, close=lambda: None)
     monkeypatch.setattr(KafkaAdmin, "connect", lambda *_: admin)
-    config: Any = SimpleNamespace(clients=WorkerClients(worker))
+    config: Any = SimpleNamespace(clients=WorkerClients.of({
+        "bootstrap.servers": "none:1", "connector.client.config.override.policy": "All", **worker}))
     plugins: Any = SimpleNamespace(connector_of=lambda _: SimpleNamespace(cls=None), connector_type=lambda _: "sink")
     configs: Any = SimpleNamespace(config=SimpleNamespace(connector_configs={C: connector}))
     store: Any = None

@@ -78,7 +78,7 @@ SLOW = {"connector.class": "Slow"}
 def test_a_connector_whose_import_hangs_has_an_unknown_type_until_it_ends(
         plugins: SlowPlugins, facts: PluginFacts) -> None:
     assert [facts.connector_type(SLOW) for _ in range(3)] == ["unknown"] * 3
-    assert plugins.calls == ["Slow"], "once, on another thread"
+    wait_until(lambda: plugins.calls == ["Slow"], WITHIN_S, "the import, once, on another thread")
     assert facts.known() == 0
     plugins.imported.set()
     wait_until(lambda: facts.known() == 1, WITHIN_S, "the import")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from heeler.worker.logs import subject
 from heeler.worker.supervision import Supervision
 from spark_tasks.config.restart_policy import WORKER, RestartPolicy
 
@@ -43,9 +44,10 @@ def test_each_connector_with_invalid_settings_is_named(caplog: pytest.LogCapture
         supervision.restart_policy({"name": name, "errors.restart.limit": "0"})
         assert supervision.progress_s({"name": name, "errors.restart.limit": "0"}) == 300.0
     supervision.progress_s({"name": "c", "task.progress.timeout.ms": "-1"})
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "a is not restarted automatically, because its settings for that are invalid",
-        "b is not restarted automatically, because its settings for that are invalid", "c"]
+    assert [(subject(record), record.getMessage().partition(":")[0]) for record in caplog.records] == [
+        (("a", None), "Not restarted automatically, because its settings for that are invalid"),
+        (("b", None), "Not restarted automatically, because its settings for that are invalid"),
+        (("c", None), "The worker's task.progress.timeout.ms applies")]
 
 
 def test_settings_that_are_known_are_not_parsed_again() -> None:
