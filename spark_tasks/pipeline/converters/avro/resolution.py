@@ -54,7 +54,7 @@ class _Resolution:
             return self._record(wire, written, wanted, rows)
         if written.kind in ("array", "map") and written.kind == wanted.kind:
             return self._items(wire, written, wanted, rows)
-        if written.kind == wanted.kind and _is_named_alike(written, wanted) and written.size == wanted.size:
+        if written.kind == wanted.kind and _may_be_read(written, wanted):
             return self._symbols(wire, written, wanted, rows) if written.kind == "enum" else wire
         if wanted.kind in _WIDER.get(written.kind, ()):
             return _widened(wire, wanted)
@@ -94,7 +94,7 @@ class _Resolution:
                     for member, child in zip(written.members, wire.flatten(), strict=True)}
         columns = []
         for member in wanted.members:
-            name = _written_name(member, children)
+            name = _written_name(member, children, _is_same(written, wanted))
             if name is not None:
                 node, child = children[name]
                 columns.append(self.column(child, node, member.node, rows))
@@ -140,7 +140,7 @@ def _branch_for(written: Node, union: Node) -> int | None:
     fitting: list[int] = []
     for index, one in enumerate(union.inner):
         if one.kind == written.kind:
-            if _is_named_alike(written, one):
+            if _is_same(written, one):
                 return index
             if one.kind == "record" and _fits(written, one):
                 fitting.append(index)
@@ -160,26 +160,36 @@ def _fits(written: Node, wanted: Node) -> bool:
     if written.kind != wanted.kind:
         return wanted.kind in _WIDER.get(written.kind, ())
     if written.kind != "record":
-        return _is_named_alike(written, wanted) and written.size == wanted.size
+        return _may_be_read(written, wanted)
     nodes = {member.name: member.node for member in written.members}
     for member in wanted.members:
-        name = _written_name(member, nodes)
+        name = _written_name(member, nodes, _is_same(written, wanted))
         if member.default is NO_DEFAULT if name is None else not _fits(nodes[name], member.node):
             return False
     return True
 
 
-def _written_name(member: AvroField, written: dict[str, Any]) -> str | None:
-    """Returns the name that a field has in the schema that was written with, or None."""
-    return next((name for name in (member.name, *member.aliases) if name in written), None)
+def _written_name(member: AvroField, written: dict[str, Any], same: bool) -> str | None:
+    """Returns the name that a field has in the schema that was written with, or None. `same`: whether the two records
+    are the same one; only then fields have aliases, as in Java.
+    """
+    return next((name for name in (member.name, *(member.aliases if same else ())) if name in written), None)
 
 
 def _may_be_null(node: Node) -> bool:
     return node.kind == "null" or (node.kind == "union" and any(one.kind == "null" for one in node.inner))
 
 
-def _is_named_alike(written: Node, wanted: Node) -> bool:
+def _is_same(written: Node, wanted: Node) -> bool:
+    """Returns whether types of the same kind have the same full name, if they have any."""
     return written.kind not in NAMED or written.name in (wanted.name, *wanted.aliases)
+
+
+def _may_be_read(written: Node, wanted: Node) -> bool:
+    """Returns whether types of the same kind, other than records, may be read as each other: outside of unions, Java
+    ignores namespaces.
+    """
+    return written.size == wanted.size and (_is_same(written, wanted) or _short(written) == _short(wanted))
 
 
 def _short(node: Node) -> str:

@@ -1,7 +1,9 @@
-"""Values of one schema as those of another, beside fastavro's schema resolution."""
+"""Values of one schema as those of another, beside fastavro's and Java's schema resolution."""
 
+import gzip
 import io
 import json
+from pathlib import Path
 
 import fastavro
 import pyarrow as pa
@@ -15,7 +17,9 @@ from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
 from spark_tasks.pipeline.converters.avro.tree import parse
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.registry.errors import UnusableSchemaError
+from tests.golden.avro_resolution.ours import difference
 
+GOLDEN = Path(__file__).parents[5] / "golden" / "avro_resolution" / "golden.jsonl.gz"
 AB = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 FIXED = {"type": "fixed", "name": "F", "size": 2}
 
@@ -140,3 +144,32 @@ def test_bytes_that_are_no_text_are_replaced():
 def test_an_empty_batch_has_the_type_of_the_schema_to_read_with():
     one, other = parse('["null","int"]'), parse('["null","long","string"]')
     assert resolved(pa.nulls(0, wire_type(one)), one, other).type == wire_type(other)
+
+
+def test_the_recorded_pairs_of_schemas_are_resolved_as_in_java():
+    """Among them are many that do not fit."""
+    cases = [json.loads(line) for line in gzip.decompress(GOLDEN.read_bytes()).decode().split("\n")[:-1]]
+    assert [told for told in map(difference, cases) if told is not None] == []
+    assert 100 < sum("error" in one["java"] for one in cases) < len(cases) - 300
+
+
+@pytest.mark.parametrize(("mine", "value"), [
+    (record(("new", "int", {"aliases": ["a"]}), name="R"), {"new": 1}),
+    (record(("new", "int", {"aliases": ["a"]}), name="Other", aliases=["R"]), {"new": 1}),
+    (record(("new", "int", {"aliases": ["a"]}), name="Other"), None),
+])
+def test_fields_have_aliases_only_in_the_same_record(mine, value):
+    theirs = record(("a", "int"))
+    payloads = written([{"a": 1}], theirs)
+    if value is None:
+        with pytest.raises(BadRowsError, match="the field new was not written"):
+            by_heeler(payloads, theirs, mine)
+    else:
+        assert by_heeler(payloads, theirs, mine) == [value]
+
+
+def test_only_unions_distinguish_namespaces_of_enums():
+    theirs, mine = {**AB, "name": "a.E"}, {**AB, "name": "b.E"}
+    assert by_heeler(written(["B"], theirs), theirs, mine) == ["B"]
+    with pytest.raises(BadRowsError, match="has no branch"):
+        by_heeler(written(["B"], theirs), theirs, [mine, "int"])
