@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.membership import CommitRefusedError
+from spark_tasks.kafka.errors import NotAMemberError
 
 
 class MemberInMemory:
@@ -42,7 +42,7 @@ class MemberInMemory:
     ) -> Future[None]:
         response: Future[None] = Future()
         if self.refuses:
-            response.set_exception(CommitRefusedError("another generation"))
+            response.set_exception(NotAMemberError("another generation"))
         else:
             self.stored |= {partition: (offset, texts.get(partition, "")) for partition, offset in offsets.items()}
             response.set_result(None)
