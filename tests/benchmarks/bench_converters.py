@@ -129,9 +129,10 @@ def sinks() -> None:
             return sum(map(len, pipeline.to_connect_batches("t", 0, raw)))
 
         def lines(pipeline: SinkPipeline = pipeline, raw: pa.RecordBatch = raw) -> int:
-            batch = converted(pipeline, "t", 0, raw)
-            to_lines(batch.column("value"), batch.schema.field("value").metadata)
-            return len(batch)
+            batches = pipeline.to_connect_batches("t", 0, raw)
+            for batch in batches:
+                to_lines(batch.column("value"), batch.schema.field("value").metadata)
+            return sum(map(len, batches))
 
         show(f"raw -> Connect: {name}", convert)
         show(f"raw -> Connect -> lines of text: {name}", lines)
