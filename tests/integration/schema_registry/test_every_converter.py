@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from spark_tasks.data.columns import SCHEMA_KEY
-from spark_tasks.data.schema import Field, Schema, Type, from_text
+from spark_tasks.data.schema import DECIMAL, Field, Schema, Type, from_text, to_text
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError
 from spark_tasks.registry.settings import RECORD_NAME, TOPIC_NAME, TOPIC_RECORD_NAME
@@ -220,3 +221,20 @@ def test_the_newest_version_is_of_a_subject_that_exists_and_of_the_same_type(reg
     register(registry, other, f"another-{kind}-value", EVOLVED[other][0])
     with pytest.raises(BadRowsError, match=f"the newest schema of the subject is of the type {other.upper()}, not"):
         converter.to_connect(f"another-{kind}", written)
+
+
+@KINDS
+def test_a_decimal_without_a_precision_may_have_76_digits(registry, kind):
+    """AvroConverter registers it with the precision 64, as Java's does. Records with more than 38 digits were bad."""
+    price = Schema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "2"),))
+    schema = Schema(Type.STRUCT, name="far.Priced", fields=(Field("price", price),))
+    rows = [{"price": number} for number in map(Decimal, ("1.25", f"-{'9' * 62}.99", f"{'9' * 74}.99"))]
+    array = pa.array(rows, pa.struct([("price", pa.decimal256(76, 2))]))
+    metadata = {SCHEMA_KEY: to_text(schema).encode()}
+    topic, converter = f"priced-{kind}", MADE[kind](registry, **OWN[kind])
+    payloads = converter.from_connect(topic, array, metadata)
+    assert converter.to_connect(topic, payloads)[0].to_pylist() == rows
+    usual, _ = converter.to_connect(topic, payloads[:1])
+    assert (usual.to_pylist(), usual.type.field("price").type) == (rows[:1], pa.decimal128(38, 2))
+    if kind == "avro":  # fastavro rounds to the precision of the schema
+        assert [read_by_confluent(registry, kind, topic, one) for one in payloads.to_pylist()[:2]] == rows[:2]

@@ -42,17 +42,23 @@ def from_bytes(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _one_by_one(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    values: list[Decimal | None] = []
-    for row, value in enumerate(array.to_pylist()):
-        if value == b"":
-            raise BadRowError(row, "Invalid value for a Decimal: it is empty")
-        try:
-            decimal = None if value is None else _decimal(value, kind.scale)
-            pa.scalar(decimal, kind)
-        except ValueError as error:
-            raise BadRowError(row, f"Invalid value for a Decimal: {error}") from None
-        values.append(decimal)
-    return pa.array(values, kind)
+    found = array.to_pylist()
+    fits = (10**kind.precision).bit_length() // 8 if kind.scale >= 0 else 0  # so many bytes, whatever they are
+    for row, value in enumerate(found):  # first those that may be bad, because the others take longer
+        if value is not None and not 0 < len(value) <= fits:
+            _checked(row, value, kind)
+    return pa.array([None if value is None else _checked(row, value, kind) for row, value in enumerate(found)], kind)
+
+
+def _checked(row: int, value: bytes, kind: pa.DataType) -> Decimal:
+    if not value:
+        raise BadRowError(row, "Invalid value for a Decimal: it is empty")
+    try:
+        decimal = _decimal(value, kind.scale)
+        pa.scalar(decimal, kind)
+    except ValueError as error:
+        raise BadRowError(row, f"Invalid value for a Decimal: {error}") from None
+    return decimal
 
 
 def _decimal(value: bytes, scale: int) -> Decimal:
