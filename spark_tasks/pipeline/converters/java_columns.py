@@ -66,8 +66,12 @@ def _unmixed(rows: Rows) -> list[int]:
 
 
 def _check_orders(found: Sequence[Any]) -> None:
-    """Raises UnmixableError if maps with the same keys have these in different orders."""
-    if not are_compatible(tuple(value) for value in found if isinstance(value, dict)):
+    """Raises UnmixableError if one column cannot have the order of each map: some have the same keys in different
+    orders, or have not the order of JSON's maps, and there are values of other types, which make the column JSON.
+    """
+    orders = {tuple(value) for value in found if isinstance(value, dict)}
+    others = any(value is not None and not isinstance(value, dict) for value in found)
+    if not are_compatible(orders) or (others and any(list(order) != hash_order(order) for order in orders)):
         raise UnmixableError
 
 

@@ -27,6 +27,7 @@ from spark_tasks.pipeline.converters.json_columns import parse_columns
 from spark_tasks.pipeline.converters.json_typed import default_value
 from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError, Record, put
 from spark_tasks.pipeline.transforms.key_groups import Group, grouped, has_maps, others
+from spark_tasks.pipeline.transforms.narrowing import narrowed
 
 Changed = tuple[pa.Array, dict[bytes, bytes] | None]
 Part = tuple[Schema | None, Any]
@@ -149,6 +150,11 @@ class FieldTransform(ColumnsOrRows):
     def groups(self, batch: pa.RecordBatch) -> list[Group]:
         if self.part not in batch.schema.names:
             return []
+        if is_json(batch.schema.field(self.part).metadata):
+            try:
+                batch = narrowed(batch, [self.part])
+            except (DataError, pa.ArrowException):
+                return []  # a text is no JSON
         apart = self._apart(batch.column(self.part), batch.schema.field(self.part))
         return grouped(batch, self.part, apart) if apart else []
 
