@@ -155,14 +155,15 @@ class FieldTransform(ColumnsOrRows):
                 batch = narrowed(batch, [self.part])
             except (DataError, pa.ArrowException):
                 return []  # a text is no JSON
-        apart = self._apart(batch.column(self.part), batch.schema.field(self.part))
+        apart = self.apart(batch.column(self.part), batch.schema.field(self.part))
         return grouped(batch, self.part, apart) if apart else []
 
     def has_others(self, array: pa.Array, field: pa.Field) -> bool:
         """Returns whether some maps have keys in another order than the others after the change."""
-        return bool(self._apart(array, field))
+        return bool(self.apart(array, field))
 
-    def _apart(self, array: pa.Array, field: pa.Field) -> list[Order]:
+    def apart(self, array: pa.Array, field: pa.Field) -> list[Order]:
+        """Returns the keys of maps that have these in another order than the others after the change."""
         if not has_maps(array, field):
             return []
         reorders = self.key_order([]) is not None

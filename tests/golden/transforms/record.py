@@ -47,7 +47,7 @@ def differences(one: dict[str, Any], java: dict[str, Any], *, together: bool = F
 
 
 def _difference(java: dict[str, Any], ours: dict[str, Any]) -> str | None:
-    ordered = {key: ours[key] for key in java if key in ours}  # a record's own members
+    ordered = {key: ours[key] for key in java if key in ours}
     return None if as_in_buckets(java) == as_in_buckets(ordered) else difference(java, ours)
 
 
