@@ -26,7 +26,7 @@ from spark_tasks.pipeline.converters.java_values import JavaError, Struct, field
 from spark_tasks.pipeline.converters.json_columns import parse_columns
 from spark_tasks.pipeline.converters.json_typed import default_value
 from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError, Record, put
-from spark_tasks.pipeline.transforms.key_groups import Group, grouped, has_maps, others
+from spark_tasks.pipeline.transforms.key_groups import MOST_KINDS, Group, grouped, has_maps, others
 from spark_tasks.pipeline.transforms.narrowing import narrowed
 
 Changed = tuple[pa.Array, dict[bytes, bytes] | None]
@@ -156,7 +156,7 @@ class FieldTransform(ColumnsOrRows):
             except (DataError, pa.ArrowException):
                 return []  # a text is no JSON
         apart = self.apart(batch.column(self.part), batch.schema.field(self.part))
-        return grouped(batch, self.part, apart) if apart else []
+        return grouped(batch, self.part, apart) if 0 < len(apart) <= MOST_KINDS else []
 
     def has_others(self, array: pa.Array, field: pa.Field) -> bool:
         """Returns whether some maps have keys in another order than the others after the change."""
