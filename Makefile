@@ -139,6 +139,7 @@ api-fuzz: $(READY)
 transforms-differential: $(READY)
 	@echo "== Transforms: random chains and records, Java's results compared with heeler's"
 	@$(BIN)/python -m tests.golden.transforms.record --cases 100000 --seed $$(date -u +%Y%m%d) $(ARGS)
+	@$(BIN)/python -m tests.golden.transforms.record --cases 20000 --seed $$(date -u +%Y%m%d) --together $(ARGS)
 
 connectors: $(READY)
 	@echo "== Third-party connectors from Maven Central on a real worker"

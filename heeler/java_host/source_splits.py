@@ -9,7 +9,7 @@ from heeler.java_host.patience import Patience
 from spark_tasks.data.host_records import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.queue_topic import QueueTopic
-from spark_tasks.dead_letters.refusals import refused_with
+from spark_tasks.dead_letters.refusals import reported
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import ended
 from spark_tasks.plugins.chain_cut import Cut
@@ -48,7 +48,7 @@ class SourceSplits:
         except CancelledError:
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
         except Exception as error:
-            refused_with(error).report_to(self._context.metrics, skipped=False)
+            reported(error, self._context.metrics)
             raise
         taken: JavaSourceResult = found
         self._taken = taken

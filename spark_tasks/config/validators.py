@@ -224,6 +224,15 @@ class AllOf:
         return ", ".join(str(v) for v in self.validators)
 
 
+def _in_javas_words(error: re.error) -> str:
+    """Returns the error as a PatternSyntaxException shows it: with the pattern and a mark at the place in it."""
+    pattern, place = str(error.pattern), error.pos
+    if place is None:
+        return f"{error.msg}\n{pattern}"
+    mark = f"\n{' ' * place}^" if place < len(pattern) else ""
+    return f"{error.msg} near index {place}\n{pattern}{mark}"
+
+
 class ValidRegex:
     """Allows a valid regular expression of Java. Rejects null."""
 
@@ -232,9 +241,10 @@ class ValidRegex:
         try:
             compile_java(value)
         except re.error as e:
-            raise invalid(name, value, f"Invalid regex: {e}") from None
+            raise invalid(name, value, f"Invalid regex: {_in_javas_words(e)}") from None
         except TypeError:
-            raise invalid(name, value, "Invalid regex: null") from None
+            null = 'Cannot invoke "String.isEmpty()" because "this.pattern" is null'
+            raise invalid(name, value, f"Invalid regex: {null}") from None
 
     @override
     def __str__(self) -> str:

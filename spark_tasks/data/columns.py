@@ -8,8 +8,8 @@ Columns `key` and `value` have any Arrow type. The metadata of their Arrow field
 - SCHEMA_KEY: the Connect schema as JSON (JsonConverter's form); without it, the values are schemaless.
 - FORM_KEY = FORM_JSON: a string column, each value of which is a schemaless Connect value as JSON. Used if no single
   Arrow type fits all values, for example if a field has different types in different records. A schemaless map is a
-  struct column whose children have the iteration order of Java's HashMap. A child may itself be FORM_JSON, and may
-  have:
+  struct column whose children have the iteration order of Java's HashMap (key_orders.py: if one order does not fit all
+  maps). A child may itself be FORM_JSON, and may have:
 - ABSENT_KEY = b"null": an Arrow null in this child means that the record's map does not have this key. Without this
   entry, it means that the key's value is null. (A child with both cases is FORM_JSON: a value that is null is the text
   `null`. Whole keys and values never use that text: see `nulls_of_texts`.) A source's batch may omit every column but

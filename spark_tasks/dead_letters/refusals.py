@@ -86,10 +86,12 @@ NONE_REFUSED: Final = Refused()
 _REPORT: Final = "refused"  # an attribute of an error
 
 
-def refused_with(error: BaseException) -> Refused:
-    """Returns the report of a source's split that ended with this error."""
+def reported(error: Exception, metrics: TaskMetrics) -> Exception:
+    """Returns the error that ended a source's split, after the bad record that it has with it is logged."""
     report = vars(error).get(_REPORT)
-    return report if isinstance(report, Refused) else NONE_REFUSED
+    if isinstance(report, Refused):
+        report.report_to(metrics, skipped=False)
+    return error
 
 
 class Refusals:

@@ -26,7 +26,7 @@ _END: Final = rf"(?:(?!{_INSIDE_CRLF})(?=(?:\r\n|{_LINE})?\Z))"
 _QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|\Z)|\\.", re.DOTALL)
 _NAME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9]*)>")
 _NAMED: Final = re.compile(r"k<([a-zA-Z][a-zA-Z0-9]*)>")
-_COUNTS: Final = re.compile(r"\{([0-9]+)(,([0-9]*))?\}")
+_COUNTS: Final = re.compile(r"\{([0-9]+)(,([0-9]*))?(\})?")
 _OCTAL: Final = re.compile("[0-3][0-7]{2}|[0-7]{1,2}")
 _FLAGS: Final = re.compile("([idmsuxU]*)(?:-([idmsuxU]*))?([:)])")
 _LAST_INT: Final = 2**31 - 1
@@ -69,8 +69,8 @@ class _Translator:
         self._groups = 0
         self._references: list[int] = []
 
-    def _error(self, message: str) -> re.error:
-        return re.error(message, self._pattern, min(self._at, len(self._pattern)))
+    def _error(self, message: str, ahead: int = 0) -> re.error:  # `ahead`: where Java sees it, from here
+        return re.error(message, self._pattern, max(min(self._at + ahead, len(self._pattern)), 0))
 
     def _peek(self) -> str:
         """Returns the next character, after white space and comments if these are ignored; empty at the end."""
@@ -113,7 +113,7 @@ class _Translator:
                     out.append("|")
                     continue
                 case "*" | "+" | "?":
-                    raise self._error(f"Dangling meta character '{char}'")
+                    raise self._error(f"Dangling meta character '{char}'", -1)
                 case _:
                     out.append(self._atom(char))
             behind = any(opened in ("(?<=", "(?<!") for _, opened in outside)
@@ -161,11 +161,12 @@ class _Translator:
             return ""
         if char == "{":
             match = _COUNTS.match(self._text, self._at)
-            if match is None:
-                raise self._error("Illegal repetition, or an unclosed counted closure")
+            if match is None or match[4] is None:
+                words = "Unclosed counted closure" if match else "Illegal repetition"
+                raise self._error(words, match.end() - self._at if match else 1)
             least, most = int(match[1]), int(match[3] or _LAST_INT) if match[2] else int(match[1])
             if not least <= most <= _LAST_INT:
-                raise self._error("Illegal repetition range")
+                raise self._error("Illegal repetition range", match.end() - 1 - self._at)
             self._at, found, endless = match.end(), match[0], bool(match[2] and not match[3])
         else:
             self._at, found, endless = self._at + 1, char, char != "?"
@@ -377,7 +378,7 @@ class _Translator:
     def _set_char(self) -> str:
         char = self._peek()
         if not char:
-            raise self._error("Unclosed character class")
+            raise self._error("Unclosed character class", -1)
         return char
 
     def _range(self) -> str:

@@ -2,8 +2,7 @@
 
 The steps of a batch: the reader plans it from the end of the last one -> one split per lane -> executors read, convert
 and append -> all records are acknowledged -> the delivery commits the offsets -> the reader's `commit`. The next batch
-runs while the offsets of the last one are written. If that fails, only the offsets are written again; after any other
-failure the task continues from the last committed offsets, with new lanes.
+runs while offsets are written. If only that fails, it is repeated; else, the task continues from the committed offsets.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 from typing_extensions import override
 
 from spark_tasks.dead_letters.queue_topic import QueueTopic
-from spark_tasks.dead_letters.refusals import refused_with
+from spark_tasks.dead_letters.refusals import reported
 from spark_tasks.dead_letters.replay_progress import is_progress
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.shared_clusters import shared_cluster
@@ -232,8 +231,7 @@ class SourceTask(TaskRunner):
         except BatchCancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - errors of Spark and of plugins
-            refused_with(error).report_to(self._metrics, skipped=False)
-            return self._failed(error, of_batch=True)
+            return self._failed(reported(error, self._metrics), of_batch=True)
         if self._plan is None:
             self._used(results[0].topics)
             return self._replays.end(results[0], self._start_over)

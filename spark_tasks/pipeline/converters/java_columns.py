@@ -25,6 +25,7 @@ from spark_tasks.pipeline.converters.json_columns import most_members
 # The nulls of a column with this key are null values of a required schema; they do not mean "no key" or "no value".
 NULLS_KEY = b"connect.nulls"
 _DAY = 86_400_000
+_FEW = 64  # values
 _JSON = (bool, int, float, str, list, dict)
 _ARROW: dict[type, pa.DataType] = {
     bool: pa.bool_(), np.int8: pa.int8(), np.int16: pa.int16(), np.int32: pa.int32(), int: pa.int64(),
@@ -67,8 +68,14 @@ def _unmixed(rows: Rows) -> list[int]:
 
 
 def _check_orders(found: Sequence[Any]) -> None:
-    """Raises UnmixableError if maps with the same keys have these in different orders."""
-    if not are_compatible(tuple(value) for value in found if isinstance(value, dict)):
+    """Raises UnmixableError if one column cannot have the order of each map: some have the same keys in different
+    orders, or have not the order of JSON's maps, and there are values of other types, which make the column JSON.
+    """
+    if len(found) > _FEW:
+        return  # one order for all costs less than very many batches
+    orders = {tuple(value) for value in found if isinstance(value, dict)}
+    others = any(value is not None and not isinstance(value, dict) for value in found)
+    if not are_compatible(orders) or (others and any(list(order) != hash_order(order) for order in orders)):
         raise UnmixableError
 
 

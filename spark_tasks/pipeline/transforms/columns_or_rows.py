@@ -31,6 +31,7 @@ from spark_tasks.pipeline.transforms.widening import widened
 # Pieces with a bad record, or one that columns cannot express, are halved; those of up to this many rows are changed
 # record by record.
 _MIN_PIECE = 64
+_MOST_GROUPS = 64  # and batches that they become; if there are more, maps have the order of one with all keys
 _MIN_TRIED = 48  # rows of a piece that is tried in columns
 _MOST = 3 / 4  # of a batch: if columns can express fewer, it is not divided into the many batches that would result
 
@@ -127,10 +128,12 @@ class ColumnsOrRows(Transform):
     ) -> Iterator[pa.RecordBatch]:
         if not len(batch):
             return
-        groups = self.groups(batch)
-        if groups:
-            yield from self._in_groups(groups, begin, bad)
-            return
+        groups, before = self.groups(batch), len(bad)
+        if 0 < len(groups) <= _MOST_GROUPS:
+            found = self._in_groups(groups, begin, bad)
+            if len(found) <= _MOST_GROUPS or len(bad) > before:
+                yield from found
+                return
         try:
             changed = [self.columns(batch)]
         except NotInColumnsError:

@@ -25,7 +25,8 @@ from spark_tasks.pipeline.converters.java_values import JavaError, Struct, field
 from spark_tasks.pipeline.converters.json_columns import parse_columns
 from spark_tasks.pipeline.converters.nested import filled
 from spark_tasks.pipeline.transforms.columns_or_rows import ColumnsOrRows, NotInColumnsError, Record, put
-from spark_tasks.pipeline.transforms.key_groups import Group, grouped, has_maps, others
+from spark_tasks.pipeline.transforms.key_groups import MOST_KINDS, Group, grouped, has_maps, others
+from spark_tasks.pipeline.transforms.narrowing import narrowed
 
 Changed = tuple[pa.Array, dict[bytes, bytes] | None]
 Part = tuple[Schema | None, Any]
@@ -147,14 +148,20 @@ class FieldTransform(ColumnsOrRows):
     def groups(self, batch: pa.RecordBatch) -> list[Group]:
         if self.part not in batch.schema.names:
             return []
-        apart = self._apart(batch.column(self.part), batch.schema.field(self.part))
-        return grouped(batch, self.part, apart) if apart else []
+        if is_json(batch.schema.field(self.part).metadata):
+            try:
+                batch = narrowed(batch, [self.part])
+            except (DataError, pa.ArrowException):
+                return []  # a text is no JSON
+        apart = self.apart(batch.column(self.part), batch.schema.field(self.part))
+        return grouped(batch, self.part, apart) if 0 < len(apart) <= MOST_KINDS else []
 
     def has_others(self, array: pa.Array, field: pa.Field) -> bool:
         """Returns whether some maps have keys in another order than the others after the change."""
-        return bool(self._apart(array, field))
+        return bool(self.apart(array, field))
 
-    def _apart(self, array: pa.Array, field: pa.Field) -> list[Order]:
+    def apart(self, array: pa.Array, field: pa.Field) -> list[Order]:
+        """Returns the keys of maps that have these in another order than the others after the change."""
         if not has_maps(array, field):
             return []
         reorders = self.key_order([]) is not None

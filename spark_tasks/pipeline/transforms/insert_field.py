@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain, combinations
 from typing import Any
 
@@ -14,6 +15,7 @@ from typing_extensions import override
 from spark_tasks.arrays.buffers import string_array
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Type, invalid
 from spark_tasks.data.columns import ABSENT_KEY, ABSENT_NULL
+from spark_tasks.data.key_orders import Order
 from spark_tasks.data.schema import STRING, TIMESTAMP, Field, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import ConfigError, DataError
@@ -30,7 +32,7 @@ from spark_tasks.pipeline.transforms.field_transform import (
     basics,
     for_key,
 )
-from spark_tasks.pipeline.transforms.key_groups import keeps
+from spark_tasks.pipeline.transforms.key_groups import has_maps, keeps, others
 
 _INSERTED: dict[str, tuple[pa.DataType, Schema]] = {
     "topic": (pa.string(), STRING),
@@ -39,6 +41,7 @@ _INSERTED: dict[str, tuple[pa.DataType, Schema]] = {
     "timestamp": (pa.timestamp("ms", tz="UTC"), Schema(ConnectType.INT64, name=TIMESTAMP, version=1)),
     "static": (pa.string(), STRING),
 }
+_UNSURE = ("partition", "timestamp")  # which records may lack
 Insertions = dict[str, tuple[str, bool]]  # by content: the name of the field, whether it is optional
 
 
@@ -110,6 +113,18 @@ class InsertField(NestingTransform):
     @override
     def _order(self, names: list[str]) -> list[str]:
         return copied(names, *(name for name, _ in self._insertions.values()))
+
+    @override
+    def apart(self, array: pa.Array, field: pa.Field) -> list[Order]:
+        found = super().apart(array, field)
+        if self._nested is None and has_maps(array, field):
+            unsure = [name for what, (name, _) in self._insertions.items() if what in _UNSURE]
+            for gone in chain.from_iterable(combinations(unsure, count) for count in range(1, len(unsure) + 1)):
+                found += others(array, field, partial(self._order_without, gone))
+        return found
+
+    def _order_without(self, gone: Sequence[str], names: list[str]) -> list[str]:
+        return copied(names, *(name for name, _ in self._insertions.values() if name not in gone))
 
     @override
     def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:

@@ -19,6 +19,7 @@ Reorder = Callable[[list[str]], list[str]]
 """Returns the keys of a changed map for those of a map, each in the order in which Java iterates over the map."""
 
 Rows = np.ndarray[Any, Any]
+MOST_KINDS = 64  # of maps that are changed apart; if there are more, all have the order of a map with all keys
 _FEW = 8  # records with the same keys, for which columns are not worthwhile
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.java.hash import string_hash
 from spark_tasks.pipeline.errors.failures import FailedStage, Failure, StageFailedError, good_records
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.transforms.chain import Chain, TransformError, make_chain
@@ -112,6 +114,23 @@ def _applied(chain: Chain, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         return list(chain.apply(batch))
     except TransformError as error:
         raise error.part from error
+
+
+def as_in_buckets(found: Any) -> Any:
+    """An outcome without the order of keys in the same bucket of a small HashMap: Java has that of each record's text,
+    a column has one for all.
+    """
+    if isinstance(found, str) and found[:1] in ("{", "["):
+        try:
+            return as_in_buckets(json.loads(found))
+        except ValueError:
+            return found
+    if isinstance(found, list):
+        return [as_in_buckets(one) for one in found]
+    if not isinstance(found, dict):
+        return found
+    buckets = [(hashed ^ hashed >> 16) & 15 for hashed in map(string_hash, found)]
+    return buckets, {key: as_in_buckets(value) for key, value in found.items()}
 
 
 def _write(one: dict[str, Any], batch: pa.RecordBatch, rows: list[int], outcomes: dict[int, dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters import refusals as module
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.refusals import NO_RECORD, NONE_REFUSED, Original, Refusals, Refused, refused_with
+from spark_tasks.dead_letters.refusals import NO_RECORD, NONE_REFUSED, Original, Refusals, Refused, reported
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.records.decode import decode
@@ -261,13 +261,9 @@ def test_the_bad_record_that_fails_a_source_is_logged_and_has_a_letter(monkeypat
     metrics = TaskMetrics()
     sent_on = pickle.loads(pickle.dumps(caught.value.with_traceback(None)))
     assert isinstance(sent_on, ToleranceExceededError)
-    refused_with(sent_on).report_to(metrics, skipped=False)
+    assert reported(sent_on, metrics) is sent_on
     assert "Error encountered in task c-3. Executing stage" in caplog.text
     assert ("Could not write to the dead letter queue: away" in caplog.text) is away
-
-
-def test_other_errors_have_no_report():
-    assert refused_with(DataError("other")) is NONE_REFUSED
 
 
 def test_a_report_of_nothing_is_sent_as_a_name() -> None:

@@ -65,6 +65,19 @@ def test_what_has_no_translation_is_refused(pattern: str) -> None:
         compile_java(pattern)
 
 
+@pytest.mark.parametrize(("pattern", "words"), [
+    ("a(b", "Unclosed group near index 3\na(b"), ("a{2", "Unclosed counted closure near index 3\na{2"),
+    ("a{x}", "Illegal repetition near index 2\na{x}\n  ^"), ("[", "Unclosed character class near index 0\n[\n^"),
+    ("*a", "Dangling meta character '*' near index 0\n*a\n^"),
+    ("a{2,1}", "Illegal repetition range near index 5\na{2,1}\n     ^"),
+])  # fmt: skip
+def test_errors_have_javas_words_and_place(pattern: str, words: str) -> None:
+    """As RegexRouter of Kafka Connect 4.3.1 with Java 17 reports them."""
+    with pytest.raises(ConfigError) as caught:
+        ValidRegex()("k", pattern)
+    assert str(caught.value) == f"Invalid value {pattern} for configuration k: Invalid regex: {words}"
+
+
 def test_a_null_pattern_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^Invalid value null for configuration k: Invalid regex"):
         ValidRegex()("k", None)

@@ -15,10 +15,12 @@ from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation import plugin_config
 from tests.golden.transforms.cases import case
-from tests.golden.transforms.record import CLASSES, HERE, MENDED, RECORDED, differences
+from tests.golden.transforms.record import CLASSES, HERE, MENDED, RECORDED, RECORDED_TOGETHER, differences
+from tests.golden.transforms.together import batch_case
 from tests.rigs.raw_records import JSON, converted, raw_batch, worker
 
 ANSWERS = gzip.decompress((HERE / "golden.jsonl.gz").read_bytes()).decode().split("\n")[:-1]
+TOGETHER = gzip.decompress((HERE / "batches.jsonl.gz").read_bytes()).decode().split("\n")[:-1]
 CONFIGS = json.loads((HERE / "configs.json").read_text())
 PLUGINS = Plugins()
 BEYOND_JAVA = "field.syntax.version"  # paths to nested fields, in every transform that names fields
@@ -35,6 +37,13 @@ def test_results_that_differed_before_equal_javas():
     assert len(ANSWERS) == RECORDED + len(MENDED)
     found = [differences(case(*one), json.loads(said)) for one, said in zip(MENDED, ANSWERS[RECORDED:], strict=True)]
     assert found == [[] for _ in MENDED]
+
+
+@pytest.mark.parametrize("first", range(0, RECORDED_TOGETHER, 50))
+def test_results_do_not_depend_on_the_other_records_of_a_batch(first):
+    """Java's are of each record alone."""
+    found = {n: differences(batch_case(0, n), json.loads(TOGETHER[n]), together=True) for n in range(first, first + 50)}
+    assert {n: said for n, said in found.items() if said} == {}
 
 
 @pytest.mark.parametrize("name", CLASSES)
