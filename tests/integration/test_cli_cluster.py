@@ -46,8 +46,8 @@ def test_top_and_story_show_restarts(rig, topic_name):
     assert "task 0: RUNNING, restarts: " in terminal.run("connectors", "show", topic_name).stdout
     assert "RESTARTS" not in terminal.run("connectors", "status", sink).stdout
     story = terminal.data("connectors", "story", topic_name)["story"]
-    assert any("restarting after a failure" in str(step) for step in story)
-    assert "restarting after a failure" in terminal.run("connectors", "story", topic_name).stdout
+    assert any("Restarting after a failure" in str(step) for step in story)
+    assert "Restarting after a failure" in terminal.run("connectors", "story", topic_name).stdout
     terminal.run("connectors", "story", f"{topic_name}-nobody", code=4)
 
     def caught_up() -> bool:
