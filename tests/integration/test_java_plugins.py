@@ -16,9 +16,9 @@ from tests.rigs.workers import JSON, shared
 
 pytestmark = pytest.mark.integration
 
-MODES = ("count", "exit", "hang", "spin", "hang-start", "hang-stop", "hang-connector", "throw", "refused", "refused-by-sql",
-         "unavailable", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed",
-         "gaps", "untimed", "forget", "transactions")
+MODES = ("count", "exit", "hang", "spin", "hang-start", "hang-stop", "hang-connector", "throw", "refused",
+         "refused-by-sql", "unavailable", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise",
+         "reconfigure", "mixed", "gaps", "untimed", "forget", "transactions")
 
 
 @pytest.fixture
