@@ -3,10 +3,15 @@
 import itertools
 import json
 
+import pyarrow as pa
 import pytest
 
+from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters.java_column_text import to_texts
+from spark_tasks.pipeline.converters.java_columns import untyped
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.transforms.columns_or_rows import put
+from spark_tasks.pipeline.transforms.mask_field import MaskField
 from tests.rigs.raw_records import JSON, raw_batch, worker
 
 T = "org.apache.kafka.connect.transforms."
@@ -87,3 +92,20 @@ def test_records_that_would_become_more_than_64_batches_become_one():
     assert [texts([one], step)[0][0] for one in more] == ["{h=2, a=1}", "{a=1, h=1}"]
     assert texts(more * 32, step) == (["{h=2, a=1}", "{a=1, h=1}"] * 32, 64)
     assert texts(more * 33, step) == (["{a=1, h=2}", "{a=1, h=1}"] * 33, 1)
+
+
+@pytest.mark.parametrize(("records", "apart"), [
+    ([{"h": 1}, dict.fromkeys("abcdefghij", 1)], False),
+    ([{"h": 1}, {"a": 1, "h": 1}, dict.fromkeys("abcdefghij", 1)], False),
+    ([{"b": 1, "i": 1}, {"a": 1, "b": 1, "h": 1, "i": 1}, dict.fromkeys("abcdefghij", 1)], True),
+])
+def test_masked_maps_are_taken_apart_only_if_one_column_cannot_have_their_orders(records, apart):
+    """With the keys of `fields`, all maps but the largest have the same keys; tables of different size order them."""
+    step = {"fields": "a,h"}
+    mask = MaskField()
+    mask.configure(step)
+    array, metadata = untyped([{key: one[key] for key in hash_order(one)} for one in records])
+    batch = put(pa.record_batch({"topic": ["t"] * len(records)}), "value", array, metadata)
+    assert bool(mask.groups(batch)) is apart
+    found, _ = texts(records, ("MaskField$Value", step))
+    assert found == [texts([one], ("MaskField$Value", step))[0][0] for one in records]
