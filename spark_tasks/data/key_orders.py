@@ -78,7 +78,7 @@ def kinds_of_maps(array: pa.StructArray) -> list[Order]:
         return [tuple(names)]
     if array.null_count:
         codes = codes[array.is_valid().to_numpy(zero_copy_only=False)]
-    if len(columns) <= _COUNTED:
+    if max(columns.values()) < _COUNTED:
         used = np.flatnonzero(np.bincount(codes)).tolist()
     else:
         used = [int(code) for code in np.unique(codes)]
@@ -86,20 +86,29 @@ def kinds_of_maps(array: pa.StructArray) -> list[Order]:
 
 
 def _codes(array: pa.StructArray) -> tuple[Array | None, dict[str, int]]:
-    """Returns for each map a number, whose bits show which keys it has, and the bit of each key that some lack. Returns
-    no numbers if no map lacks a key.
+    """Returns for each map a number, whose bits show which keys it has, and the bit of each key that some lack. Keys
+    that the same maps lack share a bit. Returns no numbers if no map lacks a key.
     """
-    lacking = {}
+    bits: dict[str, int] = {}
+    present: dict[bytes, tuple[int, pa.Array]] = {}
     for field, child in zip(array.type, array.flatten(), strict=True):
         if child.null_count and nulls_are_absent(metadata_of(field)):
-            lacking[field.name] = child
-    if not lacking:
+            bits[field.name], _ = present.setdefault(_validity(child), (len(present), child))
+    if not bits:
         return None, {}
-    codes: Array = np.zeros(len(array), np.int64 if len(lacking) < 63 else object)
-    for bit, child in enumerate(lacking.values()):
-        present = child.is_valid().to_numpy(zero_copy_only=False)
-        codes |= present.astype(codes.dtype) << bit
-    return codes, {name: bit for bit, name in enumerate(lacking)}
+    codes: Array = np.zeros(len(array), np.int64 if len(present) < 63 else object)
+    for bit, child in present.values():
+        codes |= child.is_valid().to_numpy(zero_copy_only=False).astype(codes.dtype) << bit
+    return codes, bits
+
+
+def _validity(array: pa.Array) -> bytes:
+    """Returns bytes that differ for arrays whose nulls are in different rows."""
+    first, shift = divmod(array.offset, 8)
+    bitmap = array.buffers()[0]
+    if bitmap is None:  # all are null
+        return b""
+    return b"".join((bytes([shift]), bitmap[first : first + (shift + len(array) + 7) // 8]))
 
 
 def _rows_by_code(codes: Array) -> list[tuple[int, Array]]:

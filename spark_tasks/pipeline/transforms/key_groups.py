@@ -12,7 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.data.columns import SCHEMA_KEY, metadata_of
-from spark_tasks.data.key_orders import ORDERS_KEY, Order, alike, kinds_of_maps, orders_of, with_keys
+from spark_tasks.data.key_orders import (
+    ORDERS_KEY,
+    Order,
+    alike,
+    are_compatible,
+    kinds_of_maps,
+    orders_of,
+    own_orders,
+    with_keys,
+)
 from spark_tasks.pipeline.transforms.narrowing import narrowed
 
 Reorder = Callable[[list[str]], list[str]]
@@ -47,6 +56,15 @@ def others(array: pa.StructArray, field: pa.Field, reorder: Reorder | None) -> l
         return [names for names in found if names in own]
     whole = reorder([one.name for one in array.type])
     return [names for names in found if names in own or not keeps(whole, reorder(list(names)))]
+
+
+def orders_after(array: pa.StructArray, field: pa.Field, reorder: Reorder) -> list[Order] | None:
+    """Returns the orders of changed maps that differ from the order of all keys, or None if the maps cannot be in one
+    column: some would have the same keys in different orders.
+    """
+    orders = orders_of(field.metadata)
+    changed = [tuple(reorder(list(orders.get(frozenset(names), names)))) for names in kinds_of_maps(array)]
+    return own_orders(reorder([one.name for one in array.type]), changed) if are_compatible(changed) else None
 
 
 def keeps(whole: Sequence[str], order: Sequence[str]) -> bool:

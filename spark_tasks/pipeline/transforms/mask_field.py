@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Importance, NonEmpty, Type, ValidList
 from spark_tasks.data.columns import is_json
+from spark_tasks.data.key_orders import Order, with_orders
 from spark_tasks.data.schema import DECIMAL, Schema
 from spark_tasks.data.schema import Type as ConnectType
 from spark_tasks.errors import DataError
@@ -37,6 +38,7 @@ from spark_tasks.pipeline.transforms.field_transform import (
     for_key,
 )
 from spark_tasks.pipeline.transforms.java_casts import cast
+from spark_tasks.pipeline.transforms.key_groups import MOST_KINDS, orders_after
 
 _KINDS = {
     np.int8: ConnectType.INT8, np.int16: ConnectType.INT16, np.int32: ConnectType.INT32, int: ConnectType.INT64,
@@ -91,6 +93,13 @@ class MaskField(NestingTransform):
         return level
 
     @override
+    def apart(self, array: pa.Array, field: pa.Field) -> list[Order]:
+        found = super().apart(array, field)
+        if not found or self._nested or any(is_json(one.metadata) for one in array.type):
+            return found
+        return found if orders_after(array, field, self._order) is None else []
+
+    @override
     def _order(self, names: list[str]) -> list[str]:
         return copied(names, *hash_order(self._fields))
 
@@ -132,6 +141,7 @@ class MaskField(NestingTransform):
         columns = self._columns(array, field)
         columns.check_nulls()
         before = list(columns.children)
+        maps, _ = columns.build(before, None)
         for name in self._fields:
             if name in columns.children:
                 child, its = columns.member(name)
@@ -142,7 +152,9 @@ class MaskField(NestingTransform):
                 columns.put(name, pa.nulls(columns.length))  # Java adds the key with null
         if columns.schema is not None:
             return columns.build(before, columns.schema)
-        return columns.build(self._order(before), None)
+        changed, _ = columns.build(self._order(before), None)
+        orders = orders_after(maps, field, self._order) or []
+        return changed, with_orders({}, orders if len(orders) <= MOST_KINDS else [])
 
     def _mask_column(self, child: pa.Array, *, schemaless: bool) -> pa.Array:
         """Returns a column with the replacement in each row that is not null."""

@@ -40,10 +40,24 @@ def test_a_column_whose_maps_lack_nothing_has_one_kind():
 
 def test_more_keys_than_an_integer_has_bits():
     names = [f"k{i}" for i in range(70)]
-    lacks = pa.array([1, None])
+    lacks = [pa.array([1 if row == i else None for row in range(len(names))]) for i in range(len(names))]
     fields = [pa.field(name, pa.int64(), metadata={ABSENT_KEY: ABSENT_NULL}) for name in names]
-    array = pa.StructArray.from_arrays([lacks] * len(names), fields=fields)
-    assert sorted(kinds_of_maps(array)) == sorted([(), tuple(names)])
+    array = pa.StructArray.from_arrays(lacks, fields=fields)
+    assert sorted(kinds_of_maps(array)) == sorted((name,) for name in names)
+
+
+def test_keys_that_the_same_maps_lack_in_columns_with_other_offsets():
+    names = "abcde"
+    lacks = [pa.array([1, None] * 10)[offset : offset + 9] for offset in (0, 2, 1, 8, 9)]
+    fields = [pa.field(name, pa.int64(), metadata={ABSENT_KEY: ABSENT_NULL}) for name in names]
+    array = pa.StructArray.from_arrays(lacks, fields=fields)
+    for begin in range(3):
+        part = array.slice(begin, 6)
+        assert sorted(kinds_of_maps(part)) == [("a", "b", "d"), ("c", "e")]
+        assert {names: rows.tolist() for names, rows in alike(part)} == {
+            ("a", "b", "d"): [row for row in range(6) if (row + begin) % 2 == 0],
+            ("c", "e"): [row for row in range(6) if (row + begin) % 2],
+        }
 
 
 def test_the_metadata_have_the_orders_that_the_children_do_not_have():

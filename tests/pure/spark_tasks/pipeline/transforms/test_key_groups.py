@@ -1,11 +1,17 @@
 """The order of a map's keys after a transform is that of Java's copy of it, whatever keys other records have."""
 
+import itertools
 import json
 
+import pyarrow as pa
 import pytest
 
+from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters.java_column_text import to_texts
+from spark_tasks.pipeline.converters.java_columns import untyped
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
+from spark_tasks.pipeline.transforms.columns_or_rows import put
+from spark_tasks.pipeline.transforms.mask_field import MaskField
 from tests.rigs.raw_records import JSON, raw_batch, worker
 
 T = "org.apache.kafka.connect.transforms."
@@ -60,3 +66,46 @@ def test_maps_whose_equal_keys_have_different_orders_are_in_separate_batches():
     more = [SMALL, {**SMALL, "k": 1, "l": 2, "m": 3, "n": 4}, {"b": 1}]
     found, _ = texts(more * 5, step)
     assert found == [texts([one], step)[0][0] for one in more] * 5
+
+
+def pairs(text):
+    return text.strip("{}").split(", ")
+
+
+def test_more_than_64_kinds_of_maps_have_the_order_of_a_map_with_all_keys():
+    keys = "abcdefghij"  # in a table of 16 buckets, `h` is behind `a` to `g`; in one of 8, before them
+    kinds = [dict.fromkeys(some, 1) for count in (3, 4, 10) for some in itertools.combinations(keys, count)]
+    found, batches = texts(kinds, STEPS[2])
+    alone = [texts([one], STEPS[2])[0][0] for one in kinds]
+    assert batches == 1
+    assert [sorted(pairs(one)) for one in found] == [sorted(pairs(one)) for one in alone]
+    assert sum("h=1, a=1" in one for one in alone) > 20
+    assert [pairs(one) for one in found] == [
+        [pair for pair in pairs(alone[-1]) if pair in pairs(one)] for one in alone
+    ]
+
+
+def test_records_that_would_become_more_than_64_batches_become_one():
+    """ReplaceField leaves the keys `h` and `a`: in this order in a small table, in the other order in a large one."""
+    step = ("ReplaceField$Value", {"include": "a,h"})
+    more = [{"a": 1, "h": 2}, dict.fromkeys("abcdefghij", 1)]
+    assert [texts([one], step)[0][0] for one in more] == ["{h=2, a=1}", "{a=1, h=1}"]
+    assert texts(more * 32, step) == (["{h=2, a=1}", "{a=1, h=1}"] * 32, 64)
+    assert texts(more * 33, step) == (["{a=1, h=2}", "{a=1, h=1}"] * 33, 1)
+
+
+@pytest.mark.parametrize(("records", "apart"), [
+    ([{"h": 1}, dict.fromkeys("abcdefghij", 1)], False),
+    ([{"h": 1}, {"a": 1, "h": 1}, dict.fromkeys("abcdefghij", 1)], False),
+    ([{"b": 1, "i": 1}, {"a": 1, "b": 1, "h": 1, "i": 1}, dict.fromkeys("abcdefghij", 1)], True),
+])
+def test_masked_maps_are_taken_apart_only_if_one_column_cannot_have_their_orders(records, apart):
+    """With the keys of `fields`, all maps but the largest have the same keys; tables of different size order them."""
+    step = {"fields": "a,h"}
+    mask = MaskField()
+    mask.configure(step)
+    array, metadata = untyped([{key: one[key] for key in hash_order(one)} for one in records])
+    batch = put(pa.record_batch({"topic": ["t"] * len(records)}), "value", array, metadata)
+    assert bool(mask.groups(batch)) is apart
+    found, _ = texts(records, ("MaskField$Value", step))
+    assert found == [texts([one], ("MaskField$Value", step))[0][0] for one in records]
