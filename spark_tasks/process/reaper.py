@@ -20,6 +20,7 @@ from typing import Final
 
 from spark_tasks.process.descendants import children, kill_descendants
 from spark_tasks.process.process_state import group_and_session, name_of, start_of
+from spark_tasks.process.readable import is_readable
 
 _PR_SET_NAME: Final = 15  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -68,6 +69,8 @@ class Reaper:
             if start_of(pid) == start:
                 self._guarded[handle] = pid
                 self._poll.register(handle, select.POLLIN)
+                if self._killing:  # that one has ended before this process was told of this one
+                    _kill_guarded(pid, handle)
             else:
                 os.close(handle)
 
@@ -158,10 +161,7 @@ class Reaper:
             with suppress(PermissionError, ProcessLookupError):  # another user's; or the system has waited for it
                 os.kill(pid, signal.SIGKILL)
         for handle, pid in self._guarded.items():
-            if not select.select([handle], [], [], 0)[0]:  # it has not ended
-                kill_descendants(pid)
-                with suppress(OSError):
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+            _kill_guarded(pid, handle)
 
     def leave_guarded(self) -> None:
         """Another process guards those."""
@@ -238,6 +238,13 @@ class Reaper:
 def _adopt_orphans() -> bool:
     """From now on, orphans among the descendants of this process become its children. Returns whether that is so."""
     return _prctl is not None and _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def _kill_guarded(pid: int, handle: int) -> None:
+    if not is_readable(handle):  # it has not ended
+        kill_descendants(pid)
+        with suppress(OSError):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
 
 
 def _rename(name: str) -> None:

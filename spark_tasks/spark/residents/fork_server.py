@@ -16,10 +16,11 @@ import os
 import pickle
 import select
 import signal
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from io import BufferedReader
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ from spark_tasks.process.reaper import Reaper
 from spark_tasks.spark.daemon import import_all, refuse_threads
 from spark_tasks.spark.environment import needed
 from spark_tasks.spark.residents.background_call import BackgroundCall
-from spark_tasks.spark.residents.link import ExecutorJob, joined, serve, worker_at
+from spark_tasks.spark.residents.link import ExecutorJob, Leash, joined, serve, worker_at
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.process import Expects, Launcher
 from spark_tasks.spark.residents.wire import HEAD, Ticket
@@ -41,7 +42,7 @@ PROCESS_S = 10.0  # how long a process that it forks may take to join
 START_S = 60.0  # how long the server itself may take before another one is started
 RETRY_S = 5.0
 _CHUNK = 1 << 16
-SEND_S = 1.0  # how long a suspended server may delay the thread that sends a ticket
+SEND_S = 1.0  # how long a server that is told to end may take, after which its leash ends
 
 
 class _Guarded(NamedTuple):
@@ -61,8 +62,10 @@ def _framed(message: object) -> bytes:
     return HEAD.pack(len(data)) + data
 
 
-def fork_for_each(tickets: BufferedReader, reaper: Reaper) -> None:
-    """Forks a process for each ticket until it is told to end, or until the end of the input."""
+def fork_for_each(tickets: BufferedReader, reaper: Reaper, leash: Leash | None = None) -> None:
+    """Forks a process for each ticket until it is told to end, or until the end of the input. While it imports what a
+    process needs, the end of the leash, if there is one, kills it.
+    """
     reaper.register(tickets.fileno(), select.POLLIN)
     for data in _frames(tickets, reaper):
         if not data:
@@ -73,7 +76,9 @@ def fork_for_each(tickets: BufferedReader, reaper: Reaper) -> None:
             reaper.guard(*message)
             continue
         ticket, names = message
-        import_all(filter(None, names.split(",")))  # here, and not in each process
+        with leash.deadly() if leash is not None else nullcontext(True) as held:  # an import may hang
+            if held:
+                import_all(filter(None, names.split(",")))  # here, and not in each process
         if reaper.fork() == 0:
             _serve(ticket)
     reaper.unregister(tickets.fileno())
@@ -122,11 +127,11 @@ class ForkServerJob(ExecutorJob):
         refuse_threads()
         reaper = Reaper()
         with reaper.leading():  # a daemon that ends sends SIGHUP to its process group
-            # The end of the worker is no reason to be killed, as there are processes to be killed before; but to go on
-            # if this process is suspended.
-            with joined(ticket, signal.SIGCONT) as work, work.makefile("rb") as tickets:
+            # The end of the worker is no reason to be killed, as there are processes to be killed before, unless an
+            # import hangs; but to go on if this process is suspended.
+            with joined(ticket, signal.SIGCONT) as (work, leash), work.makefile("rb") as tickets:
                 reaper.end_with(worker_at(work))
-                fork_for_each(tickets, reaper)
+                fork_for_each(tickets, reaper, leash)
             reaper.await_all()  # they may have a split to end; and Spark may use this process again
 
 
@@ -147,6 +152,7 @@ class ForkServer(Launcher):
         self._asking = BackgroundCall("fork-server", self._start)
         self._lock = threading.Lock()
         self._line: Line | None = None
+        self._unsent = bytearray()
         self._expected: int | None = None
         self._asked_at = 0.0
         self._launched: dict[int, float] = {}
@@ -166,6 +172,8 @@ class ForkServer(Launcher):
             if self._line is not None and self._line.ended:
                 self._line.close()
                 self._line = None
+            with suppress(OSError):  # it has just ended
+                self._send(b"")
             if self._asking.busy:
                 return
             since = time.monotonic() - self._asked_at
@@ -192,25 +200,33 @@ class ForkServer(Launcher):
             if self._closed:
                 line.close()
             else:
-                line.work.settimeout(SEND_S)
-                self._line = line
+                line.work.setblocking(False)
+                self._line, self._unsent = line, bytearray()
             return True
 
     def guard(self, lines: Iterable[Line]) -> None:
         """Has the server kill these processes when the worker ends. The next server has to be told again."""
-        with suppress(OSError):  # they have ended; or too many files are open, or the server has ended or is suspended
+        with suppress(OSError):  # they have ended; or too many files are open, or the server has ended
             found = [_framed(_Guarded(pid, start)) for pid in (line.pid for line in lines)
                      if pid and (start := start_of(pid)) is not None]
             with self._lock:
-                if self._line is not None:
-                    self._line.work.sendall(b"".join(found))
+                self._send(b"".join(found))
+
+    def _send(self, frames: bytes) -> None:
+        """Never waits: what a suspended server does not receive is sent later. The caller holds the lock."""
+        if self._line is None:
+            return
+        self._unsent += frames
+        with suppress(BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            while self._unsent:
+                del self._unsent[:self._line.work.send(self._unsent)]
 
     @override
     def launch(self, ticket: Ticket) -> None:
         with self._lock:
             if self._line is None:
                 raise RuntimeError("there is no fork server")
-            self._line.work.sendall(framed(ticket))
+            self._send(framed(ticket))
             self._launched = {n: at for n, at in self._launched.items() if time.monotonic() - at < 2 * PROCESS_S}
             self._launched[ticket.number] = time.monotonic()
 
@@ -223,9 +239,16 @@ class ForkServer(Launcher):
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            line, self._line = self._line, None
+            line, self._line, unsent = self._line, None, bytes(self._unsent)
             if self._expected is not None:
                 self._listener.forget(self._expected)
         if line is not None:
-            line.go()
-            threading.Thread(target=line.close_after, args=(SEND_S,), name="fork-server-end", daemon=True).start()
+            threading.Thread(target=_end, args=(line, unsent), name="fork-server-end", daemon=True).start()
+
+
+def _end(line: Line, unsent: bytes) -> None:
+    with suppress(OSError):  # it has ended, or is suspended
+        line.work.settimeout(SEND_S)
+        line.work.sendall(unsent)
+        line.go()
+    line.close_after(SEND_S)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import faulthandler
 import fcntl
 import os
-import select
 import signal
 import socket
 import ssl
@@ -26,6 +25,7 @@ from typing import Any, Self
 from spark_tasks.process.forgotten import forgotten_children
 from spark_tasks.process.full_memory import end_first
 from spark_tasks.process.process_state import start_of
+from spark_tasks.process.readable import is_readable
 from spark_tasks.spark.executor import pickled_outcomes, refuse_second_attempt, run_split
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.leftovers import Leftovers
@@ -74,7 +74,7 @@ def serve(ticket: Ticket) -> None:
     from spark_tasks.spark.residents.set_up import SetUp  # noqa: PLC0415 - heeler's worker does not need numpy
 
     _survive_the_daemon()
-    with _stacks(ticket) as stacks, joined(ticket) as work:
+    with _stacks(ticket) as stacks, joined(ticket) as (work, _):
         leftovers, set_up = Leftovers(), SetUp()
         while split := wire.receive(work):
             if split.startswith(wire.OTHER):
@@ -100,20 +100,23 @@ def serve(ticket: Ticket) -> None:
 
 
 @contextmanager
-def joined(ticket: Ticket, leash_signal: signal.Signals = signal.SIGKILL) -> Iterator[socket.socket]:
-    """The connection for work of a process that has joined its worker; until the end of the block, the worker can kill
-    it, or send it another signal. Raises OSError.
+def joined(
+    ticket: Ticket, leash_signal: signal.Signals = signal.SIGKILL
+) -> Iterator[tuple[socket.socket, Leash]]:
+    """The connections of a process that has joined its worker; until the end of the block, the worker can kill it, or
+    send it another signal. Raises OSError.
     """
-    with dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work:
-        _open.update((leash, work))
+    with dial(ticket, leash=True) as connection, dial(ticket, leash=False) as work:
+        _open.update((connection, work))
         try:
-            _tie(leash, leash_signal)
-            _workers.update(_worker_and_start(leash))
-            yield work
+            leash = Leash(connection, leash_signal)
+            leash.tie()
+            _workers.update(_worker_and_start(connection))
+            yield work, leash
             _workers.clear()
-            _untie(leash)
+            leash.untie()
         finally:
-            _open.difference_update((leash, work))
+            _open.difference_update((connection, work))
 
 
 def worker_at(connection: socket.socket) -> int:
@@ -187,30 +190,52 @@ def _unblock_after_fork() -> None:
 os.register_at_fork(after_in_child=_unblock_after_fork)
 
 
-def _tie(leash: socket.socket, number: signal.Signals) -> None:
-    """From now on this process gets this signal at the end of the leash."""
-    if sys.platform != "linux":
-        threading.Thread(target=_watch, args=(leash, number), name="leash", daemon=True).start()
-        return
-    fcntl.fcntl(leash, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(leash, fcntl.F_SETSIG, number)
-    fcntl.fcntl(leash, fcntl.F_SETFL, fcntl.fcntl(leash, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([leash], [], [], 0)[0]:  # a byte arrived before F_SETSIG was set
-        os.kill(os.getpid(), number)
+class Leash:
+    """At its end, this process gets a signal."""
 
+    def __init__(self, connection: socket.socket, number: signal.Signals) -> None:
+        self._connection = connection
+        self._signal = number
 
-def _untie(leash: socket.socket) -> None:
-    """The worker has released this process: the leash may now be closed, and Spark may use the process again."""
-    _open.discard(leash)
-    if sys.platform == "linux":
-        fcntl.fcntl(leash, fcntl.F_SETFL, fcntl.fcntl(leash, fcntl.F_GETFL) & ~os.O_ASYNC)
+    def tie(self) -> None:
+        """From now on, the signal is sent, also if the leash has ended already."""
+        if sys.platform != "linux":
+            threading.Thread(target=self._watch, name="leash", daemon=True).start()
+            return
+        fcntl.fcntl(self._connection, fcntl.F_SETOWN, os.getpid())
+        self._select(self._signal)
+        fcntl.fcntl(self._connection, fcntl.F_SETFL, fcntl.fcntl(self._connection, fcntl.F_GETFL) | os.O_ASYNC)
+        if is_readable(self._connection):  # a byte arrived before F_SETSIG was set
+            os.kill(os.getpid(), self._signal)
 
+    def untie(self) -> None:
+        """The worker has released this process: the leash may now be closed, and Spark may use the process again."""
+        _open.discard(self._connection)
+        if sys.platform == "linux":
+            fcntl.fcntl(self._connection, fcntl.F_SETFL, fcntl.fcntl(self._connection, fcntl.F_GETFL) & ~os.O_ASYNC)
 
-def _watch(leash: socket.socket, number: signal.Signals) -> None:
-    with suppress(OSError):
-        leash.recv(1)
-    if leash in _open:
-        os.kill(os.getpid(), number)
+    @contextmanager
+    def deadly(self) -> Iterator[bool]:
+        """In this block, the end of the leash kills this process, whatever the signal is otherwise. The result is False
+        if it has ended before.
+        """
+        former = self._signal
+        self._select(signal.SIGKILL)
+        try:
+            yield not is_readable(self._connection)
+        finally:
+            self._select(former)
+
+    def _select(self, number: signal.Signals) -> None:
+        self._signal = number
+        if sys.platform == "linux":
+            fcntl.fcntl(self._connection, fcntl.F_SETSIG, number)
+
+    def _watch(self) -> None:
+        with suppress(OSError):
+            self._connection.recv(1)
+        if self._connection in _open:
+            os.kill(os.getpid(), self._signal)
 
 
 class ExecutorJob:

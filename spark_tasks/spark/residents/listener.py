@@ -11,7 +11,6 @@ import itertools
 import logging
 import os
 import secrets
-import select
 import shutil
 import signal
 import socket
@@ -29,6 +28,7 @@ from pathlib import Path
 
 from spark_tasks.process.descendants import kill_descendants
 from spark_tasks.process.rate_limited_log import RateLimitedLog
+from spark_tasks.process.readable import is_readable
 from spark_tasks.process.unforked import keep_from_children
 from spark_tasks.spark.executor import MAX_RESULT_BYTES
 from spark_tasks.spark.residents import wire
@@ -68,9 +68,7 @@ class Line:
     @property
     def ended(self) -> bool:
         """Whether an idle process has ended, which closes its connection."""
-        poll = select.poll()
-        poll.register(self.work, select.POLLIN)
-        return bool(poll.poll(0))
+        return is_readable(self.work)
 
     def go(self) -> None:
         """Asks an idle process to end."""

@@ -166,13 +166,24 @@ while not reaper.poll():
 """
 
 
+@contextmanager
+def guarded_with_a_child() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
+    """A process that the fork server has not forked, and its child."""
+    with subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE) as guarded:
+        assert guarded.stdout is not None
+        child = psutil.Process(int(guarded.stdout.readline()))
+        try:
+            yield guarded, child
+        finally:
+            for process in (guarded, child):
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_a_process_that_another_parent_has_forked_ends_when_the_master_does(known: bool) -> None:
     """With what it has started; but not a later one with the same number."""
-    with (subprocess.Popen(["sleep", "600"]) as master,
-          subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE) as guarded):
-        assert guarded.stdout is not None
-        child = psutil.Process(int(guarded.stdout.readline()))
+    with subprocess.Popen(["sleep", "600"]) as master, guarded_with_a_child() as (guarded, child):
         start = start_of(guarded.pid) if known else "1"
         with subprocess.Popen([sys.executable, "-c", GUARD, str(master.pid), str(guarded.pid), str(start)],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE) as guard:
@@ -188,9 +199,60 @@ def test_a_process_that_another_parent_has_forked_ends_when_the_master_does(know
                 assert guard.wait(30) == 0
                 assert alive(child) is not known
             finally:
-                for process in (master, guard, guarded, child):
-                    with suppress(psutil.NoSuchProcess):
-                        process.kill()
+                for process in (master, guard):
+                    process.kill()
+
+
+# A fork server that is told of a process after its master has ended, and then waits for the end of all.
+LATE = """
+import subprocess, sys
+from spark_tasks.process.reaper import Reaper
+
+reaper = Reaper()
+master = subprocess.Popen(["sleep", "600"])
+reaper.end_with(master.pid)
+master.kill()
+reaper.poll(30_000)
+reaper.guard(int(sys.argv[1]), sys.argv[2])
+sys.exit(not reaper.await_all(10))
+"""
+
+
+def test_a_process_that_is_known_only_after_the_end_of_the_master_ends_too() -> None:
+    """The message about it may still be in the connection."""
+    with guarded_with_a_child() as (guarded, child):
+        done = subprocess.run([sys.executable, "-c", LATE, str(guarded.pid), str(start_of(guarded.pid))],
+                              capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert guarded.wait(30) == -signal.SIGKILL
+        wait_gone([child])
+
+
+# A fork server with many open files.
+CROWDED = """
+import os, resource, subprocess, sys
+from spark_tasks.process.reaper import Reaper
+
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard < 0 else min(hard, 4096), hard))
+while os.dup(0) < 1100:
+    pass
+reaper = Reaper()
+master = subprocess.Popen(["sleep", "600"])
+reaper.end_with(master.pid)
+reaper.guard(int(sys.argv[1]), sys.argv[2])
+master.kill()
+sys.exit(not reaper.await_all(30))
+"""
+
+
+def test_a_process_with_many_open_files_kills_others() -> None:
+    with guarded_with_a_child() as (guarded, child):
+        done = subprocess.run([sys.executable, "-c", CROWDED, str(guarded.pid), str(start_of(guarded.pid))],
+                              capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert guarded.wait(30) == -signal.SIGKILL
+        wait_gone([child])
 
 
 # A system that does not tell when a process ends. Its first process ends, and one that is forked later does not.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import socket
 import subprocess
 import sys
 import threading
@@ -14,9 +17,12 @@ import pytest
 
 from spark_tasks.spark.residents import fork_server
 from spark_tasks.spark.residents.fork_server import ForkServer
+from spark_tasks.spark.residents.listener import Line
+from spark_tasks.spark.residents.wire import HEAD, Ticket
 from tests.rigs.support import wait_until
 from tests.rigs.workers import existing, wait_gone
 
+MANY = 100  # messages that do not fit into a socket's buffer
 # A worker that has told its fork server to end while one of the server's processes hangs.
 WORKER = """
 import pickle, subprocess, sys, time
@@ -38,6 +44,30 @@ wire.send(lines[2].work, pickle.dumps(LeaveProcesses(sys.argv[1], "hang")))
 lines[1].go()
 lines[1].close_after(60)
 print(server.pid, flush=True)
+time.sleep(600)
+"""
+# A worker whose fork server hangs in an import. At the end of its input, it ends the server.
+IMPORTING = """
+import pickle, subprocess, sys, time
+from spark_tasks.spark.environment import OPTIONAL
+from spark_tasks.spark.residents.fork_server import ForkServer
+from spark_tasks.spark.residents.listener import ExecutorListener
+from tests.rigs.support import wait_until
+
+def start(ticket):
+    server = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE)
+    server.stdin.write(pickle.dumps(ticket))
+    server.stdin.close()
+    print(server.pid, flush=True)
+
+OPTIONAL["sys"] = ("hanging",)
+listener = ExecutorListener(lambda number, line: server.joined(number, line))
+server = ForkServer(start, lambda: True, listener, iter((1,)).__next__, 4)
+server.keep()
+wait_until(lambda: server.max_processes, 60)
+server.launch(listener.expect(2))
+sys.stdin.read()
+server.close()
 time.sleep(600)
 """
 SERVER = """
@@ -85,6 +115,58 @@ def test_one_request_at_a_time_waits_for_a_suspended_jvm(monkeypatch: pytest.Mon
     assert 1 not in tickets.valid
     server.close()
     assert tickets.valid == set()
+
+
+def test_a_suspended_server_delays_nobody_and_is_told_everything_once_it_goes_on() -> None:
+    server = ForkServer(lambda _: None, lambda: True, Tickets(), iter((1,)).__next__, 4)
+    near, far = socket.socketpair()
+    with near, far, far.makefile("rb") as read:
+        server.keep()
+        assert server.joined(1, Line(near, near.dup(), os.getpid()))
+        for number in range(MANY):
+            server.launch(Ticket(number, bytes(5000)))
+            server.guard([Line(near, near, os.getpid())])
+        read_all = threading.Event()
+        keeper = threading.Thread(target=keep_until, args=(server, read_all), daemon=True)
+        keeper.start()
+        found = [pickle.loads(read.read(*HEAD.unpack(read.read(HEAD.size)))) for _ in range(2 * MANY)]
+        read_all.set()
+        keeper.join()
+        server.close()
+        assert [message[0].number for message in found[::2]] == [*range(MANY)]
+        assert {message[0] for message in found[1::2]} == {os.getpid()}
+
+
+def keep_until(server: ForkServer, end: threading.Event) -> None:
+    while not end.wait(0.01):
+        server.keep()
+
+
+@pytest.mark.integration  # processes of its own
+@pytest.mark.parametrize("how", ["killed", "closed"])
+def test_a_server_that_hangs_in_an_import_ends_with_the_worker_or_when_it_is_told_to(tmp_path: Path, how: str) -> None:
+    importing = tmp_path / "importing"
+    (tmp_path / "hanging.py").write_text(f"open({str(importing)!r}, 'w').close()\nimport time\ntime.sleep(600)\n")
+    path = os.pathsep.join((str(tmp_path), *sys.path))
+    with subprocess.Popen(
+        [sys.executable, "-c", IMPORTING, SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as worker:
+        found = list[psutil.Process]()
+        try:
+            assert worker.stdout is not None
+            assert worker.stdin is not None
+            found += existing(worker.stdout.readline().decode())
+            wait_until(importing.exists, 60)
+            if how == "killed":
+                worker.kill()
+            else:
+                worker.stdin.close()
+            wait_gone(found)
+        finally:
+            for process in (worker, *found):
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
 
 
 @pytest.mark.integration  # processes of its own
