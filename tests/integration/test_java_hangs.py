@@ -77,6 +77,17 @@ def test_a_sink_whose_put_hangs_is_stalled_with_its_stack(rig, topic_name):
     wait_until(lambda: "NoteSink$Noting.put(" in story(rig, topic_name))
 
 
+def test_a_sink_whose_close_hangs_is_stalled_with_its_stack(rig, topic_name):
+    """The stack in Java was missing."""
+    rig.kafka.create(topic_name)
+    rig.create(topic_name, {**noting(rig, topic_name), **QUICK}, ["RUNNING", "RUNNING"])
+    rig.kafka.send(topic_name, ["hang-close"])
+    wait_notes(rig, "put 0 0 hang-close")
+    rig.call("PUT", f"/connectors/{topic_name}/stop")
+    wait_until(lambda: "The plugin, in close:" in story(rig, topic_name), SLOW_S)
+    assert "NoteSink$Noting.close(" in story(rig, topic_name)
+
+
 def test_a_transform_of_a_sink_that_hangs_is_stalled_with_its_stack(rig, topic_name):
     """It was never reported."""
     rig.kafka.create(topic_name)
