@@ -196,7 +196,8 @@ class TaskRunner(Protocol):
     If a method raises, the task becomes FAILED and `close` is called. Runners may have more attributes:
     - `batch`, read on any thread: the future from Engine.submit of the batch in flight, or None
     - `events`, read on any thread: changes with each event of the plugin, if it runs in another process
-    - `plugin_calls()`: the calls of the plugin there; the next `events` follows when one of them returns. Takes seconds
+    - `plugin_calls()`: the calls of the plugin there, None if they are not known; the next `events` follows when one of
+      them returns. Takes seconds
     - `replay(order)`: replays the dead letter queue, see SinkTask
     - `restarting`: the task's process has ended and the task starts again in a new one; the task's status shows this
     """

@@ -102,9 +102,9 @@ class Pace:
         silent_s = now - self._events_at if events is not None else 0.0
         return Lapse(silent_s, None, call_s) if silent_s > limit_s else None
 
-    def plugin_calls(self) -> Sequence[PluginCall]:
-        """The calls that have not returned of a plugin in another process. Takes seconds."""
-        ask: Callable[[], Sequence[PluginCall]] = getattr(self.runner, "plugin_calls", tuple)
+    def plugin_calls(self) -> Sequence[PluginCall] | None:
+        """The calls of a plugin in another process; None if they are not known. Takes seconds."""
+        ask: Callable[[], Sequence[PluginCall] | None] = getattr(self.runner, "plugin_calls", tuple)
         return ask()
 
     def silent_for(self, seconds: float) -> None:
@@ -234,9 +234,11 @@ class Watchdog:
         """What a lapse is about; None if there is nothing to report."""
         if lapse.batch is not None and (where := self._where(lapse.batch)) is not None:
             return _Found(f"a batch has been running for {lapse.seconds:.0f} s", where)
-        calls = pace.plugin_calls()
+        on_worker = pace.where()
+        known = pace.plugin_calls()
+        calls = known or ()
         if lapse.call_s > pace.limit_s:  # the batch, if there is one, waits for this call
-            stacks = [str(pace.where() or _ENDED), *(f"The plugin, in {call.method}:\n{call.stack}" for call in calls)]
+            stacks = [str(on_worker or _ENDED), *(f"The plugin, in {call.method}:\n{call.stack}" for call in calls)]
             return _Found(f"a call on the worker has not returned for {lapse.call_s:.0f} s", "\n".join(stacks))
         late = [call for call in calls if call.seconds > pace.limit_s]
         if hung := next((call for call in late if not call.waits), None):
@@ -247,7 +249,8 @@ class Watchdog:
             since = datetime.now(UTC) - timedelta(seconds=late[0].seconds)
             what = f"{late[0].method} has been waiting since {since:%Y-%m-%dT%H:%M:%SZ}"
             return _Found(what, late[0].stack, waits=True)
-        pace.silent_for(max((call.seconds for call in calls), default=0.0))
+        if known is not None:  # otherwise, whatever was found before may still hold
+            pace.silent_for(max((call.seconds for call in known), default=0.0))
         return None
 
 

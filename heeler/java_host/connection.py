@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -76,21 +78,31 @@ class Connection:
         return _checked(self.begin(op, **fields).result())
 
     def ask_within(self, seconds: float, op: str, **fields: Any) -> Message:
-        """Like `ask`, but raises NoResponseError after this time."""
+        """Like `ask`, but raises NoResponseError after this time, even if the host reads nothing."""
+        until = time.monotonic() + seconds
+        number, future = self._expected()
         try:
-            return _checked(self.begin(op, **fields).result(seconds))
+            self._send(message(number, {"op": op, **fields}), seconds)
+            return _checked(future.result(max(0.0, until - time.monotonic())))
         except TimeoutError as error:
             raise NoResponseError(f"no response to {op} within {seconds:g} s") from error
+        finally:
+            self._pending.pop(number, None)
 
     def begin(self, op: str, **fields: Any) -> Future[Message]:
         """Sends a request. The future gets the response, or a HostGoneError. Raises HostGoneError."""
+        number, future = self._expected()
+        self._send(message(number, {"op": op, **fields}))
+        return future
+
+    def _expected(self) -> tuple[int, Future[Message]]:
+        """The number of a new request, and the future of its response."""
         number = next(self._numbers)
         future: Future[Message] = Future()
         self._pending[number] = future
         if self._gone:
             raise HostGoneError("The Java plugin host has ended")
-        self._send(message(number, {"op": op, **fields}))
-        return future
+        return number, future
 
     def tell(self, op: str, **fields: Any) -> None:
         """Sends a message that has no response. Raises HostGoneError."""
@@ -115,13 +127,28 @@ class Connection:
         except OSError:
             _logger.debug("The connection is closed already")
 
-    def _send(self, frame: bytes) -> None:
+    def _send(self, frame: bytes, within_s: float | None = None) -> None:
+        """Raises TimeoutError if other frames leave no room for a small one within this time."""
+        until = time.monotonic() + (within_s or 0.0)
+        if not self._lock.acquire(timeout=-1 if within_s is None else within_s):
+            raise TimeoutError
         try:
-            with self._lock:
+            room = within_s is None or self._has_room(max(0.0, until - time.monotonic()))
+            if room:
                 self._socket.sendall(frame)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: poll, of a closed socket
             why = "" if self._gone else f": {error}"
             raise HostGoneError(f"The Java plugin host has ended{why}") from error
+        finally:
+            self._lock.release()
+        if not room:
+            raise TimeoutError
+
+    def _has_room(self, within_s: float) -> bool:
+        """Whether a small frame can be sent without waiting: a part of one would make all that follow unreadable."""
+        writable = select.poll()  # select.select has a limit for descriptors
+        writable.register(self._socket, select.POLLOUT)
+        return bool(writable.poll(1000 * within_s))
 
     def _read(self) -> None:
         why: HostGoneError

@@ -27,6 +27,7 @@ from spark_tasks.kafka.append import BUFFER_BYTES, DEFAULT_REQUEST_BYTES, Append
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, UnknownTopicError
 from spark_tasks.kafka.pending_batch import Rows
+from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.api import TransactionSignal
@@ -149,11 +150,12 @@ class FrameWriter:
 
     def _knows(self, topics: Iterable[str], queues: Sequence[str], seconds: float) -> bool:
         """Whether the partitions of these topics are known, or an error that is raised again when records are appended.
-        A topic that is created is awaited. `queues`: of dead letters. Raises UnknownTopicError if one of these does
-        not exist any more.
+        A topic that is created is awaited. Invalid names are not looked up: SoundAppender refuses their records.
+        `queues`: of dead letters. Raises UnknownTopicError if one of these does not exist any more.
         """
         until = time.monotonic() + seconds
-        wanted = [(topic, self._creation is None) for topic in dict.fromkeys(topics) if topic not in self._topics]
+        wanted = [(topic, self._creation is None) for topic in dict.fromkeys(topics)
+                  if topic not in self._topics and is_valid_topic(topic)]
         for topic, create in [*wanted, *((queue, False) for queue in dict.fromkeys(queues))]:
             try:
                 self._cluster.partitions(

@@ -89,13 +89,13 @@ class Session:
             while (event := self.next(wait=True)) is not None:
                 yield event
 
-    def plugin_calls(self) -> Sequence[PluginCall]:
-        """The calls of the plugin that have not returned. None if the host does not answer."""
+    def plugin_calls(self) -> Sequence[PluginCall] | None:
+        """The calls of the plugin that have not returned. None if the host does not say."""
         try:
             found = self.connection.ask_within(_ANSWER_S, "where")
         except ConnectError as error:
             _logger.debug("The host did not say what its plugin does: %s", error)
-            return ()
+            return None
         return [PluginCall(one["method"], one["ms"] / 1000, one["waits"], one["stack"]) for one in found["calls"]]
 
     def close(self) -> None:

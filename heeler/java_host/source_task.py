@@ -31,6 +31,7 @@ from heeler.java_host.source_splits import SourceSplits
 from heeler.java_host.task import JavaTask
 from heeler.java_host.topic_requests import TopicRequests
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.futures import running
 from spark_tasks.host_frames import AppendedPositions, Batch, HostGoneError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.plugins.chain_cut import Cut
@@ -81,16 +82,17 @@ class JavaSourceTask(JavaTask):
         self._stop_s = STOP_SHARE * context.worker.graceful_stop_ms / 1000
         self._arrivals = Arrivals()
         self._writer: FrameWriter | None = None  # what is not committed yet
+        self._held_up: Future[list[Any]] | None = None  # while the next frame waits for its topic or for Kafka
 
     @property
     def batch(self) -> Future[list[Any]] | None:
-        """The batch of heeler's part of the chain, or what is appended and not acknowledged yet, or is a part of a poll
+        """The batch of heeler's part of the chain, or what waits to be appended or acknowledged, or is a part of a poll
         for whose rest the task waits.
         """
         if self._taking is not None and (batch := self._taking.batch) is not None:
             return batch
         writer = self._writer
-        return None if writer is None or writer.number is None else writer.acknowledged
+        return self._held_up if writer is None or writer.number is None else writer.acknowledged
 
     @override
     def start(self) -> None:
@@ -193,7 +195,9 @@ class JavaSourceTask(JavaTask):
             if event.more and not writer.in_poll and writer.number is not None:
                 break
             if not writer.write(event, patience):
+                self._held_up = self._held_up or running()
                 break
+            self._held_up = None
             self._arrivals.pop()
             if writer.signal is not None:
                 break
@@ -305,6 +309,7 @@ class JavaSourceTask(JavaTask):
         self._held.close()
         self._positions, self._unacknowledged = [], None
         self._arrivals.clear()
+        self._held_up = None
         self._close_writer()
         if self._taking is not None:
             self._taking.withdraw()

@@ -43,8 +43,8 @@ class JavaTask(TaskRunner):
         session = self._held.session
         return None if session is None else (id(session), session.events)
 
-    def plugin_calls(self) -> Sequence[PluginCall]:
-        """The calls of the plugin that have not returned."""
+    def plugin_calls(self) -> Sequence[PluginCall] | None:
+        """The calls of the plugin that have not returned. None if its host does not say."""
         session = self._held.session
         return () if session is None else session.plugin_calls()
 

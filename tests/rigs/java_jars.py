@@ -19,7 +19,7 @@ SOURCES = Path(__file__).with_name("java")
 _NAMES = {
     "source.SourceConnector": "ModeSource Script StuckSource Choices Choices$Undefined Choices$Failing",
     "sink.SinkConnector": "NoteSink PlainSink",
-    "transforms.Transformation": "Measured$Pass Measured$Picky Choices$Link",
+    "transforms.Transformation": "Measured$Pass Measured$Picky Choices$Link Slow",
     "transforms.predicates.Predicate": "Choices$Test Doubtful",
     "storage.Converter": "Measured$Longs Measured$Capitals Choices$Coder Script$Strict",
 }

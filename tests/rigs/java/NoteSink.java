@@ -66,6 +66,7 @@ public class NoteSink extends SinkConnector {
         private long behind;
         private String metadata;
         private boolean whole;
+        private boolean hangsInClose;
 
         @Override public String version() {
             return "7.2";
@@ -112,6 +113,7 @@ public class NoteSink extends SinkConnector {
                     }
                     case "throw" -> throw new ConnectException("thrown by put");
                     case "hang" -> sleep();
+                    case "hang-close" -> hangsInClose = true;
                     default -> { }
                 }
             }
@@ -161,6 +163,7 @@ public class NoteSink extends SinkConnector {
         }
 
         @Override public void close(Collection<TopicPartition> partitions) {
+            if (hangsInClose) sleep();
             note("close " + new TreeSet<>(partitions.stream().map(TopicPartition::partition).toList()));
         }
 

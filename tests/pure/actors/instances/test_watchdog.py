@@ -36,7 +36,8 @@ class Runner:
     def __init__(self) -> None:
         self.batch: Future[list[Any]] | None = None
         self.events: object = None
-        self.calls: list[PluginCall] = []
+        self.calls: list[PluginCall] | None = []
+        """None: its process does not respond."""
         self.hang = threading.Event()
         self.hangs = threading.Event()
         self.go = threading.Event()
@@ -55,7 +56,7 @@ class Runner:
         self.go.wait(20)
         self.hang.clear()
 
-    def plugin_calls(self) -> list[PluginCall]:
+    def plugin_calls(self) -> list[PluginCall] | None:
         return self.calls
 
     def pause(self) -> None:
@@ -224,7 +225,7 @@ def test_a_plugin_whose_calls_return_is_asked_again_only_after_the_time(rig: Rig
     asked: list[float] = []
     rig.runner.events, rig.runner.calls = 1, [PluginCall("poll", 4.0, True, "")]
 
-    def calls() -> list[PluginCall]:
+    def calls() -> list[PluginCall] | None:
         asked.append(rig.now)
         return rig.runner.calls
 
@@ -235,6 +236,18 @@ def test_a_plugin_whose_calls_return_is_asked_again_only_after_the_time(rig: Rig
         wait_until(lambda: not [one for one in threading.enumerate() if one.name == "watchdog-c-0"])
     assert asked == [11, 18, 25]
     assert (rig.watchdog.waiting(), rig.watchdog.degraded(), rig.reported) == ([], [], [])
+
+
+def test_a_plugin_whose_process_does_not_say_what_it_does_stays_stalled(rig: Rig) -> None:
+    """It was reported as recovered, which cancelled its restart."""
+    rig.runner.events, rig.runner.calls = 1, [PluginCall("put", 11.0, False, "at Some.put(Some.java:7)")]
+    rig.first()
+    rig.runner.calls = None
+    rig.now += 20
+    rig.watchdog.check()
+    wait_until(lambda: not [one for one in threading.enumerate() if one.name == "watchdog-c-0"])
+    assert not rig.went_on()
+    assert rig.watchdog.degraded() == ["c-0: put has not returned for 11 s"]
 
 
 def test_a_call_on_the_worker_has_the_stack_of_the_plugin_that_it_waits_for(rig: Rig) -> None:

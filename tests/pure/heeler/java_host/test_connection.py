@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import select
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -153,6 +154,37 @@ def test_a_missing_response_raises_an_error_after_its_time(host):
     with pytest.raises(NoResponseError, match=r"no response to validate within 0\.01 s"):
         host.connection.ask_within(0.01, "validate")
     assert host.read()[1] == {"op": "validate"}
+
+
+def test_a_late_response_has_no_effect(host, asking):
+    with pytest.raises(NoResponseError):
+        host.connection.ask_within(0.01, "where")
+    host.say(host.read()[0], op="answer", n=1)
+    asked = asking(host.connection.ask, "next")
+    host.say(host.read()[0], op="answer", n=2)
+    assert asked.result(5)["n"] == 2
+
+
+def test_a_host_that_reads_nothing_does_not_hold_a_request_with_a_limit(host, asking):
+    """The watchdog waited for a frame of the same task, and reported nothing."""
+    frame = asking(host.connection.give, bytes(64 << 20))
+    while not select.select([host.socket], [], [], 5)[0]:
+        pass
+    request = asking(host.connection.ask_within, 0.1, "where")
+    try:
+        with pytest.raises(NoResponseError):
+            request.result(10)
+    finally:
+        host.connection.close()
+    with pytest.raises(HostGoneError):
+        frame.result(10)
+
+
+def test_a_request_with_a_limit_over_a_closed_connection_is_an_error(host):
+    host.connection.close()
+    assert isinstance(host.events.get(timeout=5), HostGoneError)
+    with pytest.raises(HostGoneError):
+        host.connection.ask_within(5, "where")
 
 
 @pytest.mark.parametrize("wanted", [True, False])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -171,6 +172,19 @@ def test_a_topic_whose_creation_hangs_holds_the_task_no_longer_than_its_patience
     responds.set()
     wait_until(lambda: writer.write(frame_of(b"a"), Patience(1)))
     assert len(appender.answers) == 1
+
+
+@pytest.mark.usefixtures("appender")
+def test_records_for_an_invalid_topic_are_bad_ones_and_create_no_topic():
+    """The request to create it failed the task, although errors are tolerated."""
+    created = []
+    cluster = Topics(**{"bad name/": UnknownTopicError("no such topic")})
+    creation = SimpleNamespace(ensure=lambda _cluster, topic: created.append(topic))
+    writer = FrameWriter(
+        cluster, {}, lambda: Lane(None), lambda _: None, None, ErrorHandling(tolerant=True),
+        creation=TopicRequests(creation, cluster))
+    assert writer.write(replace(frame_of(b"a"), topics=("bad name/",)), Patience(1))
+    assert (created, writer.refused.count) == ([], 1)
 
 
 @pytest.mark.parametrize("brokers_create", [True, False])

@@ -228,6 +228,13 @@ def test_a_poll_whose_rest_does_not_arrive_is_an_open_batch(rig, monkeypatch):
     assert not rig.task.batch.done()
 
 
+def test_the_calls_of_a_plugin_whose_host_does_not_say_are_not_known(rig):
+    """They were taken for none, so that a plugin that hangs was reported as recovered."""
+    session = started(rig)
+    session.socket.close()
+    assert rig.task.plugin_calls() is None
+
+
 def test_what_is_acknowledged_is_no_batch_in_flight(rig):
     """The watchdog reported it as stalled while offsets could not be written."""
     with_offsets_refused(rig, 1)
@@ -242,10 +249,14 @@ def test_records_wait_for_the_partitions_of_their_topics_over_several_steps(rig,
     session.frame(b"one", offset=1)
     assert rig.woken.wait(10)
     wait_until(lambda: rig.task.run_once().idle_ms == 0, what="a step that waits for Kafka")
+    waiting = rig.task.batch
+    assert waiting.running(), "the watchdog sees that it makes no progress"
     assert (rig.task.run_once().records, rig.metrics.retries) == (0, 0)
+    assert rig.task.batch is waiting
     rig.kafka.responds = True
     wait_until(lambda: rig.task.run_once().records == 1)
     assert rig.kafka.appended == [("t", b"one")]
+    assert rig.task.batch is None
 
 
 @pytest.mark.parametrize("boundary", [None, Boundary(BoundaryKind.POLL)])

@@ -21,6 +21,7 @@ import org.apache.kafka.connect.runtime.TransformationChain;
 import org.apache.kafka.connect.runtime.TransformationStage;
 import org.apache.kafka.connect.runtime.errors.ErrorHandlingMetrics;
 import org.apache.kafka.connect.runtime.errors.ErrorReporter;
+import org.apache.kafka.connect.runtime.errors.Operation;
 import org.apache.kafka.connect.runtime.errors.ProcessingContext;
 import org.apache.kafka.connect.runtime.errors.RetryWithToleranceOperator;
 import org.apache.kafka.connect.runtime.errors.Stage;
@@ -46,6 +47,7 @@ abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseabl
     private final Map<Object, byte[]> read = new IdentityHashMap<>();
     private final List<Plugin<?>> owned; // the converters, with their metrics
     private volatile boolean stopping;
+    Runnable beforeAttempt = () -> { }; // called before each attempt if there may be several
 
     /** A record was not converted because retries ended with the task, so it is not processed: it will be read again. */
     static final class StoppedException extends RuntimeException { }
@@ -62,8 +64,17 @@ abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseabl
         owned = List.of(key, value, lists);
         stages = config.transformationStages(host.plugins, id, measured);
         metrics = new ErrorHandlingMetrics(id, measured);
+        boolean retries = config.errorRetryTimeout() != 0;
         operator = new RetryWithToleranceOperator<>(config.errorRetryTimeout(), config.errorMaxDelayInMillis(), tolerated,
-            Time.SYSTEM, metrics);
+            Time.SYSTEM, metrics) {
+            @Override
+            protected <V> V execAndRetry(ProcessingContext<T> context, Operation<V> operation) throws Exception {
+                return super.execAndRetry(context, !retries ? operation : () -> {
+                    beforeAttempt.run();
+                    return operation.call();
+                });
+            }
+        };
         chain = new TransformationChain<>(stages, operator);
     }
 

@@ -17,6 +17,7 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 final class PluginCalls {
     static final String POLL = "poll";
+    static final String CONVERSION = "a transform or converter";
     private static final double BUSY = 0.25; // the share of a CPU above which a call does not wait
     private static final int MOST_FRAMES = 100;
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
@@ -35,21 +36,40 @@ final class PluginCalls {
         return call;
     }
 
+    /** This thread's call has returned, and is followed by another one of the same method. */
+    void again() {
+        Call call = calls.get(Thread.currentThread());
+        if (call != null) call.again();
+    }
+
     final class Call implements AutoCloseable {
         private final String method;
         private final Thread thread = Thread.currentThread();
-        private final long since = System.nanoTime();
-        private final long cpuSince = cpu(thread);
+        private final long cpuSince; // of a poll
+        private volatile long since = System.nanoTime();
         private volatile boolean told; // the worker knows of it, and wants to know when it returns
 
         private Call(String method) {
             this.method = method;
+            cpuSince = method.equals(POLL) ? cpu(thread) : 0;
+        }
+
+        /** It has returned, and is followed by another one of the same method, but for a poll. Faster than a new call. */
+        void again() {
+            since = System.nanoTime();
+            returned();
         }
 
         @Override
         public void close() {
             calls.remove(thread);
-            if (told) session.event(Map.of("op", "returned"));
+            returned();
+        }
+
+        private void returned() {
+            if (!told) return;
+            told = false;
+            session.event(Map.of("op", "returned"));
         }
 
         private Map<String, Object> described(long[] deadlocked) {

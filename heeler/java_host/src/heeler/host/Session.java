@@ -1,9 +1,12 @@
 package heeler.host;
 
 import java.io.IOException;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.connector.Task;
+import org.apache.kafka.connect.sink.SinkTask;
 
 /** One connection, and the threads that run plugin code for it. */
 abstract class Session {
@@ -51,6 +54,11 @@ abstract class Session {
             System.err.println("[WARN] Could not stop the task");
             e.printStackTrace();
         }
+    }
+
+    /** Takes partitions away from a sink's task. */
+    void close(SinkTask task, Collection<TopicPartition> lost) {
+        try (PluginCalls.Call call = calls.of("close")) { task.close(lost); }
     }
 
     /** Says which calls of the plugin have not returned, in a thread of its own: the one that reads must not wait for a write. */

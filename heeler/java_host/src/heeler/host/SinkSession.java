@@ -126,6 +126,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         SinkTask created = (SinkTask) host.plugins.newTask(type);
         try (SinkConversion opened = new SinkConversion(host, connection, config, id, measures.all)) {
             conversion = opened;
+            opened.beforeAttempt = calls::again;
             try {
                 created.initialize(new SinkContext(this));
                 task = created;
@@ -165,7 +166,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         } finally {
             Set<TopicPartition> all = places.all();
             try {
-                if (gone && !all.isEmpty()) task.close(all);
+                if (gone && !all.isEmpty()) close(task, all);
                 else if (!all.isEmpty()) commit(all, true);
             } catch (Throwable e) { // plugin code
                 if (failed == null) throw e;
@@ -234,7 +235,7 @@ final class SinkSession extends Session implements SinkContext.Source {
             case "close" -> {
                 Set<TopicPartition> lost = places.all();
                 if (!lost.isEmpty()) {
-                    if ((Boolean) command.content().get("lost")) task.close(lost);
+                    if ((Boolean) command.content().get("lost")) close(task, lost);
                     else commit(lost, true);
                 }
                 conversion.forget(lost);
@@ -282,10 +283,12 @@ final class SinkSession extends Session implements SinkContext.Source {
             row = frame.rowFrom(position);
             int end = Math.min(frame.count, row + maxPollRecords);
             while (end < frame.count && frame.offset(end) == frame.offset(end - 1)) end++; // all records made of one are kept together
-            for (; row < end; row++) {
-                SinkRecord converted = conversion.converted(frame, row);
-                if (converted != null) batch.add(converted);
-                batchEnds.put(frame.place, frame.offset(row) + 1);
+            try (PluginCalls.Call call = calls.of(PluginCalls.CONVERSION)) {
+                for (; row < end; row++, call.again()) {
+                    SinkRecord converted = conversion.converted(frame, row);
+                    if (converted != null) batch.add(converted);
+                    batchEnds.put(frame.place, frame.offset(row) + 1);
+                }
             }
             if (frame.cut && row == frame.count) batchEnds.put(frame.place, frame.to); // including records that the worker has dropped
             written += batch.size();
@@ -341,7 +344,7 @@ final class SinkSession extends Session implements SinkContext.Source {
             if (!closing) places.forget(which);
             return;
         } finally {
-            if (closing) task.close(which);
+            if (closing) close(task, which);
         }
         List<Object> offsets = places.committable(which, wanted);
         if (!offsets.isEmpty()) tell(Map.of("op", "commit", "offsets", offsets));

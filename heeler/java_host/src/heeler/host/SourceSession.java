@@ -159,6 +159,7 @@ final class SourceSession extends Session {
             .getDeclaringClass() != SourceTask.class;
         try (SourceConversion opened = new SourceConversion(host, config, id, measures.all, converted)) {
             conversion = opened;
+            opened.beforeAttempt = calls::again;
             CommittedOffsets offsets = new CommittedOffsets(connection);
             created.initialize(new SourceTaskContext() {
                 @Override public Map<String, String> configs() { return own; }
@@ -233,12 +234,13 @@ final class SourceSession extends Session {
         List<SourceRecord> records = new ArrayList<>(SLICE);
         List<Outgoing> converted = new ArrayList<>(SLICE);
         long size = 0;
-        try (PluginCalls.Call call = calls.of("a transform or converter")) {
+        try (PluginCalls.Call call = calls.of(PluginCalls.CONVERSION)) {
             while (rest.hasNext() && records.size() < SLICE && size <= FRAME_BYTES) {
                 records.add(rest.next());
                 Outgoing sends = conversion.converted(records.get(records.size() - 1));
                 converted.add(sends);
                 if (sends != null) size += sends.size();
+                call.again();
             }
         } finally {
             add(records, converted, rest.hasNext() || converted.size() < records.size());
