@@ -142,7 +142,7 @@ def _log(effect: Log, cause: str) -> None:
         # The lines below the first are a stack trace. Masked before the split: a secret may span several lines.
         line, _, below = process_secrets().mask(effect.message).partition("\n")
         logger.handle(logger.makeRecord(logger.name, level, "", effect.line, "%s [%s]", (line, cause), None,
-                                        extra={"about": effect.about, "below": below}))
+                                        extra={"heeler_about": effect.about, "below": below}))
 
 
 def _failed(effect: Effect, error: Exception) -> Delegated | Payload | None:

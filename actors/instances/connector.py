@@ -94,7 +94,7 @@ class _Context(ConnectorContext):
             self._actor.tell(_Failed(error))
         except pykka.ActorDeadError:
             _logger.info("An instance that was stopped earlier reports an error: %s", error,
-                         extra={"about": self._name})
+                         extra={"heeler_about": self._name})
 
     @override
     def offsets(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
@@ -169,7 +169,7 @@ class _Made:
 
     def _log(self, error: Exception) -> None:
         _logger.error("abandon() of the connector failed; what hangs in it may keep its thread and resources",
-                      exc_info=error, extra={"about": self.pace.item})
+                      exc_info=error, extra={"heeler_about": self.pace.item})
 
 
 class ConnectorActor(PooledActor):

@@ -56,7 +56,7 @@ class ActorInstances:
             ref = make(effect.epoch, command)
         except Exception as error:
             # Plugin code may run in a constructor: whatever it raises fails the instance, not the herder.
-            _logger.exception("Could not start", extra={"about": effect.item})
+            _logger.exception("Could not start", extra={"heeler_about": effect.item})
             self._tell(report(effect.item, effect.epoch, State.FAILED, trace=trace_of(error),
                               permanent=is_permanent(error)))
             return
@@ -87,7 +87,7 @@ class ActorInstances:
     def _report_abandoned(self, item: ItemId, line: str, stack: Stack | None) -> None:
         text = presentable(f"{line}; its call on the worker is here:\n{stack}" if stack else line)
         line, _, below = text.partition("\n")
-        _logger.error("%s", line, extra={"about": item, "below": below})
+        _logger.error("%s", line, extra={"heeler_about": item, "below": below})
         self._tell(Remark(item, text, "worker"))
 
     def change(self, effect: ChangeInstance) -> None:
@@ -125,7 +125,7 @@ class ActorInstances:
         try:
             entry[1].tell(message)
         except pykka.ActorDeadError:
-            _logger.debug("The actor is dead", extra={"about": item})
+            _logger.debug("The actor is dead", extra={"heeler_about": item})
             return False
         return True
 

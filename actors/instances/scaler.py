@@ -103,7 +103,7 @@ class Scaler:
                 except RuntimeError:
                     watched.measuring = False
                     _logger.exception("No thread could be started to measure the lag",
-                                      extra={"about": watched.connector})
+                                      extra={"heeler_about": watched.connector})
 
     def figures(self) -> Mapping[ConnectorName, Scaled]:
         """Tasks and lag of each connector."""
@@ -119,7 +119,7 @@ class Scaler:
             lag, partitions = self._measure(watched.connector, watched.config)
         except Exception as error:  # noqa: BLE001 - whatever a client raises, the measurement is repeated later
             _logger.warning("Could not measure the lag, so the number of tasks stays unchanged: %s", error,
-                            extra={"about": watched.connector})
+                            extra={"heeler_about": watched.connector})
             watched.lag = None
             watched.scale = scaling.unknown(watched.scale)
         else:
@@ -134,6 +134,6 @@ class Scaler:
         if watched.tasks != before and not watched.ended:
             text = (f"Changing from {before} to {watched.tasks} tasks: the lag is {lag} records in {partitions} "
                     "partitions (tasks.auto)")
-            _logger.info("%s", text, extra={"about": watched.connector})
+            _logger.info("%s", text, extra={"heeler_about": watched.connector})
             self._tell(Remark(watched.connector, text, SOURCE))
             self._tell(TaskReconfigurationRequested(watched.connector, watched.epoch))

@@ -183,7 +183,7 @@ class Watchdog:
         try:
             threading.Thread(target=self._report, args=(pace, lapse), name=name, daemon=True).start()
         except RuntimeError as error:
-            _logger.warning("No progress; reporting it at the next check: %s", error, extra={"about": pace.item})
+            _logger.warning("No progress; reporting it at the next check: %s", error, extra={"heeler_about": pace.item})
             return
         pace.reports(lapse)
 
@@ -210,7 +210,7 @@ class Watchdog:
             found = self._examine(pace, lapse)
         except Exception:
             # Whatever the error, the stall itself has to be reported.
-            _logger.exception("Could not find out where it hangs", extra={"about": pace.item})
+            _logger.exception("Could not find out where it hangs", extra={"heeler_about": pace.item})
             found = _Found(f"no progress for {lapse.seconds:.0f} s", "")
         if found is None:
             return
@@ -228,7 +228,7 @@ class Watchdog:
                 return
             pace.waited = True
         _logger.info("%s\nA plugin may do that while there is no data. This is logged once.", text,
-                     extra={"about": pace.item})
+                     extra={"heeler_about": pace.item})
 
     def _examine(self, pace: Pace, lapse: Lapse) -> _Found | None:
         """What a lapse is about; None if there is nothing to report."""

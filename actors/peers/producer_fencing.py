@@ -127,7 +127,7 @@ class ProducerFencing:
             for_each(fence_one, transactional_ids)
         finally:
             cluster.close()
-        _logger.info("Fenced %d producers of former tasks", len(transactional_ids), extra={"about": connector})
+        _logger.info("Fenced %d producers of former tasks", len(transactional_ids), extra={"heeler_about": connector})
 
 
 def for_each(call: Callable[[str], object], items: Sequence[str]) -> None:

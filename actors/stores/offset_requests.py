@@ -168,7 +168,7 @@ class OffsetRequests:
             elsewhere = self._alter_sink(request, config, plugin)
         else:
             elsewhere = self._alter_source(request, config, plugin)
-        _logger.info("Offsets %s on request", altered, extra={"about": request.connector})
+        _logger.info("Offsets %s on request", altered, extra={"heeler_about": request.connector})
         if elsewhere:
             return f"The offsets for this connector have been {altered} successfully"
         return (f"The Connect framework-managed offsets for this connector have been {altered} successfully. "

@@ -87,7 +87,8 @@ class StatusStoreActor(LogActor):
         self._open: set[int] = set()  # numbers of sends without an outcome yet
         self._flushes: list[tuple[int, Callable[[], None]]] = []  # called when no number below is open
         self._topics_sent: set[bytes] = set()  # keys of topic statuses that were sent but not read back yet
-        self._unread: dict[bytes, bytes | None] = {}  # the same of other statuses that replace any other, by key
+        # By key: writes that replace any status, and those after them, until they have been read back.
+        self._unread: dict[bytes, list[_Write]] = {}
 
     @override
     def on_stop(self) -> None:
@@ -139,7 +140,7 @@ class StatusStoreActor(LogActor):
         self._book = forget(self._book, removed)
         if self._unread:
             for record in records:
-                self._settle(record.key, record.value)
+                self._settle(record)
             for item in removed:
                 self._unread.pop(status_key(item), None)
         if self._topics_sent:
@@ -169,21 +170,33 @@ class StatusStoreActor(LogActor):
 
     # ------------------------------------------------------------ writing
     def _put(self, status: Status, at: float, *, safe: bool) -> None:
-        """A safe write that follows one which replaces any status is like that one until it is read back. Otherwise a
-        task that fails soon after its start would stay RUNNING if another worker's status has a later generation.
+        """A safe write that follows one which replaces any status may replace the same one until that is read back.
+        Otherwise a task that fails soon after its start would stay RUNNING if another worker's status has a later
+        generation.
         """
-        key, value = status_record(status)
-        safe = safe and key not in self._unread
-        self._book, ticket = admit(self._book, self._state, status, safe=safe)
+        record = status_record(status)
+        unread = self._unread.get(record[0], [])
+        self._book, ticket = admit(self._book, self._state, status, safe=safe,
+                                   after=unread[-1].ticket if unread else None)
         if ticket is not None:
-            if not safe:
-                self._unread[key] = value
-            self._send(_Write((key, value), ticket, at))
+            write = _Write(record, ticket, at)
+            if unread or not safe:
+                self._unread[record[0]] = [*unread, write]
+            self._send(write)
 
-    def _settle(self, key: bytes | None, value: bytes | None) -> None:
-        """A status has been read, or will not be written."""
-        if key in self._unread and self._unread[key] == value:
-            del self._unread[key]
+    def _settle(self, record: LogRecord) -> None:
+        """A record has been read. If it is one of this worker's writes, those before it are not repeated."""
+        unread = self._unread.get(record.key or b"", [])
+        for number, write in enumerate(unread):
+            if write.record[1] == record.value:
+                self._keep_unread(write.record[0], unread[number + 1:])
+                return
+
+    def _keep_unread(self, key: bytes, writes: list[_Write]) -> None:
+        if writes:
+            self._unread[key] = writes
+        else:
+            self._unread.pop(key, None)
 
     def _put_topic(self, status: TopicStatus) -> None:
         record = topic_record(status)
@@ -232,9 +245,9 @@ class StatusStoreActor(LogActor):
         return write.ticket is None or may_repeat(self._book, self._state, write.ticket)
 
     def _give_up(self, write: _Write) -> None:
-        key, value = write.record
+        key = write.record[0]
         self._topics_sent.discard(key)
-        self._settle(key, value)
+        self._keep_unread(key, [other for other in self._unread.get(key, []) if other is not write])
 
     # ------------------------------------------------------------ flushing
     def _when_flushed(self, answer: Callable[[], None]) -> None:

@@ -139,7 +139,7 @@ class _Run:
         begun = datetime.fromtimestamp(stage.started_ms / 1000, UTC).isoformat(timespec="milliseconds")
         name, _ = self.connector
         _logger.warning("Validation of the connector %s is taking too long while %s", name, stage.description,
-                        extra={"about": name})
+                        extra={"heeler_about": name})
         self.finish(None, TimedOutError(
             f"Request timed out. The worker is currently {stage.description}, which began at "
             f"{begun.replace('+00:00', 'Z')}.", stage,

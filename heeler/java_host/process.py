@@ -151,4 +151,4 @@ def about_of(found: re.Match[str] | None) -> dict[str, Any]:
     if found is None:
         return {}
     name = ConnectorName(found[2])
-    return {"about": ConnectorTaskId(name, int(found[1])) if found[1] else name}
+    return {"heeler_about": ConnectorTaskId(name, int(found[1])) if found[1] else name}

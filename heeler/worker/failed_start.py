@@ -1,4 +1,4 @@
-"""Why a worker cannot start, in its log."""
+"""Why a worker cannot start, or has failed, in its log."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def failures_logged() -> Iterator[None]:
         raise
 
 
-def log_failure(error: ConnectError) -> None:
-    """Logs why the worker cannot start; a stack trace would not add anything."""
+def log_failure(error: ConnectError, *, started: bool = False) -> None:
+    """Logs why the worker cannot start, or fails after its start; a stack trace would not add anything."""
     line, _, below = str(error).partition("\n")
     if line.endswith(":") and "\n" not in below:
         line, below = f"{line} {below}", ""
-    _logger.error("The worker cannot start: %s", line, extra={"below": below})
+    _logger.error("The worker %s: %s", "failed" if started else "cannot start", line, extra={"below": below})

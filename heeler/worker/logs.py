@@ -37,10 +37,10 @@ def log_context(connector: str, task: int | None = None) -> Iterator[None]:
 
 
 def subject(record: logging.LogRecord) -> tuple[str, int | None]:
-    """The connector and task that a line is about: `about` in the record's `extra` (a connector's name, or a task's
-    name of its connector and number), else the thread's context. A plugin may use the same word for something else.
+    """The connector and task that a line is about: `heeler_about` in the record's `extra` (a connector's name, or a
+    task's name of its connector and number), else the thread's context.
     """
-    match getattr(record, "about", None):
+    match getattr(record, "heeler_about", None):
         case (str(connector), int(task)):
             return connector, task
         case str(connector):

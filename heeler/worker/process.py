@@ -112,9 +112,9 @@ def run_worker(config: WorkerConfig, signalled: threading.Event) -> int:
     except StoppedError:  # by a signal, or because a part died
         _logger.info("heeler worker stopped before it had started")
     except ConnectError as error:
-        if isinstance(error, ConfigError):
+        if isinstance(error, ConfigError) and not worker.started:
             raise
-        log_failure(error)
+        log_failure(error, started=worker.started)
         return 1
     finally:
         worker.close()
@@ -136,7 +136,7 @@ class Worker:
         self.config = config
         self.halting = threading.Event()
         self.failed = False
-        self._started = False
+        self.started = False
         self._halted = threading.Event()
         self._cleanup = ExitStack()
         self._ticker = Ticker()
@@ -186,7 +186,7 @@ class Worker:
         self.view.kafka_cluster_id = parts.cluster_id
         self._tell_herder(Loaded(self._configs.config))
         self.metrics.engine, self.metrics.queues = data_plane.figures, self._queues
-        self._started = True
+        self.started = True
         _logger.info("heeler worker %s of group %s started: version %s, Kafka cluster %s at %s", self.rest.worker_id,
                      self.config.group_id, self.view.heeler_version, parts.cluster_id, self.config.bootstrap_servers)
 
@@ -215,7 +215,7 @@ class Worker:
     def close(self) -> None:
         """Stops all parts, in the reverse order of their start."""
         self._cleanup.close()
-        if self._started:
+        if self.started:
             _logger.info("heeler worker stopped")
 
     def fail(self, reason: str) -> None:

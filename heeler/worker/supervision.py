@@ -42,7 +42,7 @@ class Supervision:
         parsed = self._of(connector)
         if parsed.error is not None:
             _logger.warning("Not restarted automatically, because its settings for that are invalid: %s", parsed.error,
-                            extra={"about": connector.get("name")})
+                            extra={"heeler_about": connector.get("name")})
         return parsed.restarts
 
     def progress_s(self, connector: Config) -> float:
@@ -52,7 +52,7 @@ class Supervision:
         parsed = self._of(connector)
         if parsed.error is not None and PROGRESS_TIMEOUT in connector:
             _logger.warning("The worker's task.progress.timeout.ms applies: %s", parsed.error,
-                            extra={"about": connector.get("name")})
+                            extra={"heeler_about": connector.get("name")})
         return parsed.progress_s
 
     def _of(self, connector: Config) -> _Parsed:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
+
+from typing_extensions import override
 
 from spark_tasks.config.connector_keys import SOURCE
 from spark_tasks.config.types import Type, invalid, parse_type
@@ -38,7 +40,12 @@ class TopicPatterns:
 
     key: str
     text: str
-    patterns: tuple[re.Pattern[str], ...]
+    patterns: tuple[re.Pattern[str], ...] = field(compare=False)
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Only the text is pickled: patterns can be unpickled only by the same release of the library `regex`."""
+        return type(self).of, ({self.key: self.text}, self.key)
 
     @classmethod
     def of(cls, settings: Mapping[str, str], key: str) -> Self:

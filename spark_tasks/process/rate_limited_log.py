@@ -44,4 +44,4 @@ class RateLimitedLog:
         if suppressed is not None:
             more = f" ({suppressed} similar lines were suppressed)" if suppressed else ""
             logger.log(level, f"{text}{more}", *args, stacklevel=2,  # noqa: G004 - a constant and a number
-                       extra={"about": about})
+                       extra={"heeler_about": about})

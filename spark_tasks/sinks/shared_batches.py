@@ -352,7 +352,7 @@ class SharedBatches:
         some = ", ".join(ids[:SHOWN]) + (f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else "")
         _logger.warning("Cancelling a split that %d tasks share (%s): it has run for more than %g s. Each task repeats "
                         "its records in a split of its own", len(ids), some, CUT_OFF_S,
-                        extra={"about": ids[0].rpartition("-")[0], "below": where or ""})
+                        extra={"heeler_about": ids[0].rpartition("-")[0], "below": where or ""})
         self._engine.cancel(flight.future)
 
     def _commit(self) -> None:

@@ -163,24 +163,31 @@ class WriteBook:
 
 @dataclass(frozen=True, slots=True)
 class WriteTicket:
-    """A status that is being written."""
+    """A status that is being written. `over`: one that it may replace although that is another worker's newer one."""
 
     status: Status
     safe: bool
     number: int
+    over: Status | None = None
 
 
-def admit(book: WriteBook, state: StatusState, status: Status, *, safe: bool) -> tuple[WriteBook, WriteTicket | None]:
+def admit(
+    book: WriteBook, state: StatusState, status: Status, *, safe: bool, after: WriteTicket | None = None
+) -> tuple[WriteBook, WriteTicket | None]:
     """Begins to write a status. Returns no ticket if a safe write would overwrite another worker's newer status, or
-    write UNASSIGNED for an item without a status.
+    write UNASSIGNED for an item without a status. A write without a ticket supersedes former ones all the same.
+
+    `after`: the item's last write, if it has not been read back. A safe write may replace the status that this one
+    replaces, but none that was read later: then another worker has taken over.
     """
+    over = (None if after is None else after.over) if safe else _current(state, status)
+    number = book.writes + 1
     if safe and status.state is State.UNASSIGNED and status.id not in book.last and _current(state, status) is None:
         # The item was deleted; this write would restore its status.
         return replace(book, generation=status.generation), None
-    if safe and not _may_overwrite(state, status):
-        return replace(book, generation=status.generation), None
-    number = book.writes + 1
-    return WriteBook(status.generation, number, {**book.last, status.id: number}), WriteTicket(status, safe, number)
+    book = WriteBook(status.generation, number, {**book.last, status.id: number})
+    ticket = WriteTicket(status, safe, number, over)
+    return book, None if safe and not _may_overwrite(state, ticket) else ticket
 
 
 def may_repeat(book: WriteBook, state: StatusState, ticket: WriteTicket) -> bool:
@@ -191,9 +198,7 @@ def may_repeat(book: WriteBook, state: StatusState, ticket: WriteTicket) -> bool
     """
     if book.last.get(ticket.status.id) != ticket.number:
         return False
-    return ticket.status.generation == book.generation and not (
-        ticket.safe and not _may_overwrite(state, ticket.status)
-    )
+    return ticket.status.generation == book.generation and not (ticket.safe and not _may_overwrite(state, ticket))
 
 
 def forget(book: WriteBook, removed: Iterable[ItemId]) -> WriteBook:
@@ -214,6 +219,8 @@ def _current(state: StatusState, status: Status) -> Status | None:
     return state.connectors.get(item)
 
 
-def _may_overwrite(state: StatusState, status: Status) -> bool:
-    current = _current(state, status)
-    return current is None or current.worker_id == status.worker_id or current.generation <= status.generation
+def _may_overwrite(state: StatusState, ticket: WriteTicket) -> bool:
+    status, current = ticket.status, _current(state, ticket.status)
+    if current is None or current is ticket.over:  # not ==: an equal one that was read later is another
+        return True
+    return current.worker_id == status.worker_id or current.generation <= status.generation

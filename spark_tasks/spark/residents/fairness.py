@@ -39,7 +39,7 @@ def connector_of(task: str) -> str:
 
 
 def subject_of(task: str) -> tuple[str, int] | str:
-    """`about` in the `extra` of a log line about a task: its connector and number, by its id."""
+    """`heeler_about` in the `extra` of a log line about a task: its connector and number, by its id."""
     connector, _, number = task.rpartition("-")
     return (connector, int(number)) if connector and number.isdecimal() else task
 

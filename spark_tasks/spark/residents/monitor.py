@@ -138,8 +138,8 @@ class Monitor:
         for resident in found:
             task = ("an idle executor process" if resident.item is None
                     else f"the executor process of {resident.item.batch.task}")
-            _logger.warning("Replacing %s, which is suspended (SIGSTOP)", task,
-                            extra={"about": None if resident.item is None else subject_of(resident.item.batch.task)})
+            about = None if resident.item is None else subject_of(resident.item.batch.task)
+            _logger.warning("Replacing %s, which is suspended (SIGSTOP)", task, extra={"heeler_about": about})
         self._pool.processes.kill(found, "was suspended (SIGSTOP) and has been killed")
 
     def _end_idle(self) -> None:
@@ -174,7 +174,7 @@ class Monitor:
         where, stack = self._where(resident)
         text = f"A split of {item.batch.task} has been running for {seconds:.0f} s. {where}"
         _logger.warning("%s", text, exc_info=ExecutorTracebackError(stack) if stack else None,
-                        extra={"about": subject_of(item.batch.task)})
+                        extra={"heeler_about": subject_of(item.batch.task)})
         self._hangs(item.batch.task, f"{text}\n{stack}" if stack else text)
 
     def where(self, batch: Future[list[Any]]) -> str | None:
@@ -247,7 +247,7 @@ class Monitor:
             seconds = self._looked - batch.submitted_at
             text = (f"A batch of {batch.task} has been waiting for an executor process for {seconds:.0f} s. {why}. "
                     f"Running for the longest time: {holders or 'nothing'}")
-            _logger.warning("%s", text, extra={"about": subject_of(batch.task)})
+            _logger.warning("%s", text, extra={"heeler_about": subject_of(batch.task)})
             self._hangs(batch.task, text)
 
     def _why_they_wait(self) -> str:

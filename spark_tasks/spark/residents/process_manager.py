@@ -326,7 +326,7 @@ class ProcessManager:
             self.residents.pop(resident.number, None)
         if not expected:
             _logger.warning("%s %s", "An idle executor process" if task is None else f"The executor process of {task}",
-                            how, extra={"about": None if task is None else subject_of(task)})
+                            how, extra={"heeler_about": None if task is None else subject_of(task)})
             self._died()
         return pending
 

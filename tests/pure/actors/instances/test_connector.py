@@ -163,7 +163,7 @@ def test_what_abandon_raises_is_logged(request, caplog, error):
     hung.actors.cancel(hung.ref)
     wait_until(lambda: "no such run" in caplog.text)
     [record] = [record for record in caplog.records if "abandon() of the connector failed" in record.getMessage()]
-    assert record.about == request.node.name
+    assert record.heeler_about == request.node.name
     hung.end()
 
 

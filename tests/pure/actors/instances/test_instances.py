@@ -197,7 +197,7 @@ def test_what_does_not_stop_is_abandoned_with_the_stack_of_its_call(
     assert "wait(20)" not in remark.what, "secrets are masked"
     [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert record.getMessage() == f"{line}; its call on the worker is here:"
-    assert vars(record)["about"] == item
+    assert vars(record)["heeler_about"] == item
     assert "in hang_here" in vars(record)["below"]
 
 

@@ -51,7 +51,7 @@ def test_the_scaler_starts_with_the_current_tasks_and_scales_up_and_down(rig, ca
     assert watched.tasks == 4
     assert [type(message) for message in rig.reported] == [Remark, TaskReconfigurationRequested]
     assert rig.reported[0].what.startswith("Changing from 2 to 4 tasks: the lag is 1000 records in ")
-    assert [vars(record)["about"] for record in caplog.records] == ["c"], "in GET /connectors/c/logs"
+    assert [vars(record)["heeler_about"] for record in caplog.records] == ["c"], "in GET /connectors/c/logs"
     assert rig.reported[1] == TaskReconfigurationRequested("c", 7)
     assert rig.scaler.figures() == {"c": Scaled(4, 1000)}
     rig.lag = 0
@@ -67,7 +67,7 @@ def test_an_unreachable_kafka_changes_nothing(rig, caplog):
     rig.pass_(8, watched)
     assert (watched.tasks, watched.lag, rig.reported) == (2, None, [])
     assert "Could not measure the lag" in caplog.text
-    assert {vars(record)["about"] for record in caplog.records} == {"c"}
+    assert {vars(record)["heeler_about"] for record in caplog.records} == {"c"}
     rig.lag = 1000
     rig.pass_(8, watched)
     assert watched.tasks == 4

@@ -350,7 +350,7 @@ def test_a_stall_is_reported_without_a_stack_if_that_fails(rig: Rig, caplog: pyt
     rig.watchdog.watch(TASK, Epoch(9), LIMIT_S).runner = rig.runner
     assert rig.first().epoch == 9
     assert "Could not find out where it hangs" in caplog.text
-    assert str(vars(caplog.records[-1])["about"]) == "c-0"
+    assert str(vars(caplog.records[-1])["heeler_about"]) == "c-0"
 
 
 def test_an_ended_thread_is_reported_without_a_stack() -> None:

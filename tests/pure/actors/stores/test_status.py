@@ -109,6 +109,46 @@ def test_a_failure_after_a_start_that_is_not_written_replaces_no_status_of_a_new
     assert len(topic.records()) == 1
 
 
+def test_a_failure_that_is_repeated_does_not_replace_the_status_of_a_worker_that_has_taken_over(
+    rig: Rig, topic: MemoryTopic
+) -> None:
+    """The successor was shown as failed while it ran, if the start of the predecessor had not been written either."""
+    ref, view = rig.status_store(MemoryTopicLog(topic))
+    view.ready.result(10)
+    topic.refuse = lambda _: KafkaUnavailableError()
+    decide(ref, PutStatus(RUNNING, safe=False))
+    decide(ref, PutStatus(FAILED, safe=True))
+    flush(rig, ref)
+    topic.append([status_record(ELSEWHERE)])
+    wait_until(lambda: view.statuses.tasks == {A: {0: ELSEWHERE}})
+    topic.refuse = lambda _: None
+    seen: list[int] = []
+    rig.ticker.set("later", rig.ticker.now_ms() + 300, lambda: seen.append(1))
+    wait_until(lambda: seen)
+    flush(rig, ref)
+    assert len(topic.records()) == 1
+
+
+def test_a_failure_does_not_replace_the_status_of_a_worker_that_takes_over_before_its_start_is_written(
+    rig: Rig, topic: MemoryTopic
+) -> None:
+    ref, view = rig.status_store(MemoryTopicLog(topic))
+    view.ready.result(10)
+    topic.refuse = lambda _: KafkaUnavailableError()
+    decide(ref, PutStatus(RUNNING, safe=False))
+    flush(rig, ref)
+    topic.append([status_record(ELSEWHERE)])
+    wait_until(lambda: view.statuses.tasks == {A: {0: ELSEWHERE}})
+    decide(ref, PutStatus(FAILED, safe=True))
+    flush(rig, ref)
+    topic.refuse = lambda _: None
+    seen: list[int] = []
+    rig.ticker.set("later", rig.ticker.now_ms() + 300, lambda: seen.append(1))
+    wait_until(lambda: seen)
+    flush(rig, ref)
+    assert status_record(FAILED)[1] not in [record.value for record in topic.records()]
+
+
 def test_a_failure_does_not_replace_the_status_of_a_worker_that_has_taken_over(rig: Rig, topic: MemoryTopic) -> None:
     ref, view = rig.status_store(MemoryTopicLog(topic))
     decide(ref, PutStatus(RUNNING, safe=False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heeler.worker.failed_start import failures_logged
+from heeler.worker.failed_start import failures_logged, log_failure
 from spark_tasks.errors import ConfigError, ConnectError
 
 
@@ -22,3 +22,8 @@ def test_the_cause_is_in_the_line_and_a_list_is_below(
     [record] = caplog.records
     assert (record.levelname, record.getMessage()) == ("ERROR", f"The worker cannot start: {line}")
     assert vars(record)["below"] == below
+
+
+def test_an_error_after_the_start_is_not_called_one_of_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    log_failure(ConnectError("no Kafka"), started=True)
+    assert [record.getMessage() for record in caplog.records] == ["The worker failed: no Kafka"]

@@ -68,14 +68,14 @@ def test_a_line_may_say_what_it_is_about(lines, about, prefix):
     """So one search finds all lines about a connector, whoever logs them."""
     written = lines()
     with log_context("c", 0):
-        logging.getLogger("actors.herder.work").info("Started", extra={"about": about})
+        logging.getLogger("actors.herder.work").info("Started", extra={"heeler_about": about})
     [line] = written()
     assert f"INFO {prefix}Started (" in line
 
 
 def test_a_long_name_is_shortened_in_a_line(lines):
     written = lines()
-    logging.getLogger("x").info("Left out", extra={"about": ConnectorName("n" * 100_000)})
+    logging.getLogger("x").info("Left out", extra={"heeler_about": ConnectorName("n" * 100_000)})
     [line] = written()
     assert len(line) < 2000
     assert "characters omitted" in line
@@ -180,7 +180,8 @@ def test_foreign_text_forges_no_line_and_cannot_control_a_terminal(lines, obeyed
 def test_text_below_a_line_has_its_own_lines(lines, form):
     written = lines(form=form)
     stack = 'Its process is here:\n  File "a.py"\x1b[2K'
-    logging.getLogger("actors.herder.work").warning("hangs [InstanceStalled#1]", extra={"about": None, "below": stack})
+    extra = {"heeler_about": None, "below": stack}
+    logging.getLogger("actors.herder.work").warning("hangs [InstanceStalled#1]", extra=extra)
     if form == "json":
         [line] = map(json.loads, written())
         assert (line["message"], line["stack"]) == ("hangs [InstanceStalled#1]", stack)
@@ -264,18 +265,20 @@ def test_recent_lines_are_kept_by_connector(recent):
 
 
 def test_the_herders_lines_about_a_connector_are_among_its_own(recent):
-    logging.getLogger("actors.herder.work").info("Started", extra={"about": ConnectorName("a")})
+    logging.getLogger("actors.herder.work").info("Started", extra={"heeler_about": ConnectorName("a")})
     with log_context("a", 0):
         logging.getLogger("x").info("one")
     task = ConnectorTaskId(ConnectorName("a"), 0)
-    logging.getLogger("actors.herder.work").info("Restarting", extra={"about": task})
-    logging.getLogger("actors.herder.work").info("nobody's", extra={"about": None})
+    logging.getLogger("actors.herder.work").info("Restarting", extra={"heeler_about": task})
+    logging.getLogger("actors.herder.work").info("nobody's", extra={"heeler_about": None})
     assert [line.split("INFO ")[1].split(" (")[0] for line in recent.lines("a")] == [
         "[a|worker] Started", "[a|task-0] one", "[a|task-0] Restarting"]
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-@pytest.mark.parametrize("extra", [{"about": {"a": 1}}, {"about": 5}, {"below": 5}, {"below": ["x"]}])
+@pytest.mark.parametrize("extra", [
+    {"about": {"a": 1}}, {"about": 5}, {"about": ("orders", 3)}, {"about": "orders"}, {"below": 5}, {"below": ["x"]},
+])  # fmt: skip
 def test_a_plugin_may_use_the_words_for_something_else(lines, form, extra):
     written, recent = lines(form=form), RecentLogs()
     recent.install()
@@ -289,7 +292,7 @@ def test_json_lines_are_among_the_recent_lines(lines):
     written, recent = lines(form="json"), RecentLogs()
     recent.install()
     for about in (ConnectorName("a"), ConnectorTaskId(ConnectorName("a"), 0)):
-        logging.getLogger("actors.herder.work").info("Started as %s", about, extra={"about": about})
+        logging.getLogger("actors.herder.work").info("Started as %s", about, extra={"heeler_about": about})
     with log_context("a", 0):
         logging.getLogger("actors.instances.task").error("failed", exc_info=ValueError("x"))
     reported = [json.loads(line)["message"] for line in written()]
@@ -299,7 +302,7 @@ def test_json_lines_are_among_the_recent_lines(lines):
 
 def test_json_lines_name_connector_and_task(lines):
     written = lines(form="json")
-    logging.getLogger("x").info("restarting", extra={"about": ConnectorTaskId(ConnectorName("a"), 1)})
+    logging.getLogger("x").info("restarting", extra={"heeler_about": ConnectorTaskId(ConnectorName("a"), 1)})
     (line,) = map(json.loads, written())
     assert (line["connector"], line["task"]) == ("a", 1)
 

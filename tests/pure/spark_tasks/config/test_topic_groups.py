@@ -28,6 +28,14 @@ def _settings(settings: dict[str, str], topic: str) -> TopicSettings:
     return groups.settings_of(topic)
 
 
+def test_groups_that_another_process_gets_are_equal_and_hold_no_compiled_patterns() -> None:
+    """Compiled ones need the same release of the library `regex`."""
+    groups = _groups({**DEFAULT, "groups": "g", "g.include": "a.*, b", "g.exclude": "ab"})
+    pickled = pickle.dumps(groups)
+    assert pickle.loads(pickled) == groups
+    assert b"_regex" not in pickled
+
+
 def test_without_settings_the_brokers_create_topics() -> None:
     assert _groups({}) is None
 

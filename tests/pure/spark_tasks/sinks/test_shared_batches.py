@@ -378,7 +378,7 @@ def test_a_split_that_hangs_is_cut_off(
         "Cancelling a split that 2 tasks share (c-0, c-1): it has run for more than 0.05 s. Each task repeats its "
         "records in a split of its own")
     below = "in write" if stack == "in write" else ""
-    assert (vars(record)["about"], vars(record)["below"]) == ("c", below)
+    assert (vars(record)["heeler_about"], vars(record)["below"]) == ("c", below)
 
 
 def test_tasks_are_served_although_the_thread_could_not_be_started_at_first(
