@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import os
 import re
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -195,8 +194,8 @@ class PrivateFile(str):
 
 
 def _private_file(text: str) -> str:
-    """Returns a file with this text that only this user can read, until the process ends. Equal texts share a file, to
-    limit their number.
+    """Returns a file with this text that only this user can read. Equal texts share a file, also those of other
+    processes, to limit their number. It remains: nobody knows who else still reads it.
     """
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     folder = private_folder("pem")
@@ -206,21 +205,7 @@ def _private_file(text: str) -> str:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)
         Path(unfinished).replace(file)
-    _FILES.add(file)
     return PrivateFile(str(file), text)
-
-
-_FILES: set[Path] = set()
-
-
-@atexit.register
-def _remove_files() -> None:
-    """Other processes with the same texts write them again (PrivateFile.restored)."""
-    for file in _FILES:
-        file.unlink(missing_ok=True)
-    for folder in {file.parent for file in _FILES}:
-        with suppress(OSError):  # it has the files of other processes
-            folder.rmdir()
 
 
 def _check_files(settings: Mapping[str, Any]) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import stat
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -108,20 +106,6 @@ def test_pem_texts_are_sent_to_executors_on_other_machines(pem, tmp_path, monkey
     file = Path(pickle.loads(sent)["ssl_cafile"])
     assert file.read_text() == pem[1]
     assert file.is_relative_to(tmp_path / "elsewhere")
-
-
-def test_private_files_are_gone_when_the_process_has_ended(pem, tmp_path):
-    """They remained, with keys and certificates, after a clean stop. Another process writes them again."""
-    code = """import sys
-from pathlib import Path
-from spark_tasks.kafka.client_config import client_settings
-found = client_settings({"bootstrap.servers": "a:1", "security.protocol": "SSL", "ssl.keystore.key": sys.argv[1],
-                         "ssl.keystore.certificate.chain": sys.argv[2]})
-print(Path(found["ssl_keyfile"]).exists(), Path(found["ssl_certfile"]).exists())"""
-    done = subprocess.run([sys.executable, "-c", code, *pem], check=True, capture_output=True, text=True,
-                          env={**os.environ, "TMPDIR": str(tmp_path)})
-    assert done.stdout == "True True\n"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_pem_texts_may_have_lines_of_any_characters(pem):
