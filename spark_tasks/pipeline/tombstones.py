@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_tasks.data.columns import SCHEMA_KEY, metadata_of
 from spark_tasks.pipeline.converters.base import rows_by_code
@@ -41,19 +40,26 @@ def _without(batch: pa.RecordBatch, rows: np.ndarray[Any, Any], parts: Sequence[
 
 def together(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Returns the batches of a sink's records. Those without keys or values are among the records of another batch, as
-    far as nothing else differs.
+    far as nothing else differs. Records that a transform has made of one record stay where they are, as their order
+    would be lost.
     """
-    found: list[pa.RecordBatch] = []
+    groups: list[list[pa.RecordBatch]] = []
     for batch in sorted(batches, key=_untyped):
-        for index, other in enumerate(found):
-            same = _as(batch, other.schema)
+        for group in groups:
+            same = _as(batch, group[0].schema)
             if same is not None:
-                both = pa.concat_batches([other, same])
-                found[index] = both.take(pc.sort_indices(both.column("offset")))
+                group.append(same)
                 break
         else:
-            found.append(batch)
-    return found
+            groups.append([batch])
+    joined = [pa.concat_batches(group) for group in groups]
+    for index, group in enumerate(groups):
+        if len(group) > 1:
+            offsets = joined[index].column("offset").to_numpy()
+            if len(np.unique(offsets)) < len(offsets):
+                return list(batches)
+            joined[index] = joined[index].take(pa.array(np.argsort(offsets)))
+    return joined
 
 
 def _untyped(batch: pa.RecordBatch) -> int:

@@ -28,7 +28,12 @@ class ReturningWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
         """Returns the batches."""
-        return list(iterator)
+        return [_alone(batch) for batch in iterator]
+
+
+def _alone(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns a batch without the rest of the batch of which it is a piece, which would be sent with it."""
+    return batch if batch.get_total_buffer_size() <= batch.nbytes else batch.take(pa.array(range(len(batch))))
 
 
 class PlacedWriter(ReturningWriter):

@@ -2,8 +2,11 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 
+from spark_tasks.data.columns import in_order
+from spark_tasks.pipeline import tombstones
 from spark_tasks.pipeline.converters.java_column_text import to_texts
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from tests.rigs.raw_records import JSON, STRING, raw_batch, worker
@@ -63,3 +66,21 @@ def test_a_tombstone_without_transforms_is_a_null_of_the_column():
     pipeline = SinkPipeline(worker(), {"value.converter": JSON})
     [batch] = pipeline.to_connect_by_schema("t", 0, raw_batch([RECORD, None]))
     assert batch.column("value").to_pylist() == [{"a": 1}, None]
+
+
+def of(offsets, values):
+    return pa.record_batch({"offset": pa.array(offsets, pa.int64()), "key": pa.nulls(len(values)), "value": values})
+
+
+def test_records_that_a_transform_has_made_of_one_record_keep_their_order():
+    """A deletion before what replaces it: the other way round, the record would be lost."""
+    batches = [of([0, 1], pa.nulls(2)), of([0, 1], pa.array(["a", "b"]))]
+    found = [row for batch in in_order(tombstones.together(batches)) for row in batch.to_pylist()]
+    assert [(row["offset"], row["value"]) for row in found] == [(0, None), (0, "a"), (1, None), (1, "b")]
+
+
+def test_many_batches_become_one_in_order():
+    batches = [of([n], pa.nulls(1) if n % 2 else pa.array(["a"])) for n in reversed(range(100))]
+    [whole] = tombstones.together(batches)
+    assert whole.column("offset").to_pylist() == list(range(100))
+    assert whole.column("value").to_pylist() == ["a", None] * 50

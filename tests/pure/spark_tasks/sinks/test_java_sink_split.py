@@ -14,7 +14,7 @@ from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sinks import split as module
-from spark_tasks.sinks.java_sink_split import java_replay_job, java_sink_job
+from spark_tasks.sinks.java_sink_split import ReturningWriter, java_replay_job, java_sink_job
 from spark_tasks.sinks.split import SinkResult, SinkSplit
 from spark_tasks.spark.executor import Outcome, pickled_outcomes
 
@@ -67,3 +67,11 @@ def test_a_replayed_record_is_marked_for_the_header_converter_of_the_connector(
     raw = pa.RecordBatch.from_pylist([{"offset": 3, "timestamp": 5, "key": b"{", "value": b"any"}], RAW_SCHEMA)
     (batch,) = pipeline.to_connect_by_schema("t", 0, raw)
     assert (batch.column("value").to_pylist(), batch.column("cut.key").to_pylist()) == ([b"any"], [b"{"])
+
+
+def test_each_piece_of_a_batch_is_returned_without_the_others() -> None:
+    """Where tombstones and records alternate, each is a piece, and was sent with the whole batch."""
+    whole = pa.record_batch({"value": pa.array([b"x" * 1000] * 100)})
+    pieces = ReturningWriter().write(iter([whole.slice(n, 1) for n in range(100)]))
+    assert [piece.column(0).to_pylist() for piece in pieces] == [[b"x" * 1000]] * 100
+    assert len(pickle.dumps(pieces)) < 3 * whole.nbytes
