@@ -16,6 +16,7 @@ from heeler.worker.keys.clients import CLIENT_KEYS
 from heeler.worker.keys.ignored import refusals, warning
 from heeler.worker.keys.worker import KNOWN_PREFIXES, LOG_LEVEL, WORKER_KEYS
 from heeler.worker.providers import configured
+from spark_tasks.config.client_keys import is_client_key
 from spark_tasks.config.client_properties import WorkerClients
 from spark_tasks.config.definition import ConfigDef, Type, invalid
 from spark_tasks.config.masking import MASK, passwords, process_secrets, secret_name
@@ -138,8 +139,8 @@ class WorkerConfig:
         does not define, such as max.request.size.
         """
         known = {k: v for k, v in self.originals.items() if k in CLIENT_KEYS or k.startswith(_CLIENT_PREFIXES)}
-        unknown = {k: self.originals[k] for k in self.unknown_keys()}
-        return {**known, "bootstrap.servers": self.bootstrap_servers, **unknown}
+        undefined = {k: self.originals[k] for k in _undefined(self.originals)}
+        return {**known, "bootstrap.servers": self.bootstrap_servers, **undefined}
 
     def own_offsets(self, connector: Mapping[str, str]) -> OwnOffsets | None:
         """Where a source connector's offsets are, if not on the worker's topic alone. Raises ConfigError."""
@@ -147,8 +148,8 @@ class WorkerConfig:
         return own_offsets(self.clients, topic, connector, exactly_once=self.exactly_once)
 
     def unknown_keys(self) -> list[str]:
-        """Unknown settings, which are often misspelled."""
-        return _unknown(self.originals)
+        """Settings that neither the worker nor a client of Kafka's has; they are often misspelled."""
+        return [key for key in _undefined(self.originals) if not is_client_key(key)]
 
 
 def load_worker_config(
@@ -230,7 +231,7 @@ def _parse(
             text = originals.get(name)
             hidden = text and (_is_secret(name) or name in given)
             errors.append(str(error).replace(text or "", MASK) if hidden else str(error))
-            near = difflib.get_close_matches(name, _unknown(originals), 1, 0.85) if text is None else ()
+            near = difflib.get_close_matches(name, _undefined(originals), 1, 0.85) if text is None else ()
             errors[-1] += "".join(f" Did you mean {key}?" for key in near)
     clients = WorkerClients()
     try:
@@ -248,7 +249,7 @@ def _parse(
     return values, clients
 
 
-def _unknown(originals: Mapping[str, str]) -> list[str]:
+def _undefined(originals: Mapping[str, str]) -> list[str]:
     return sorted(k for k in originals if k not in WORKER_KEYS and not k.startswith(KNOWN_PREFIXES))
 
 

@@ -1,4 +1,4 @@
-"""What the herder has done by others: validations, and the requests that do not change its state."""
+"""What the herder leaves to others: validations, and the requests that do not change its state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Delegation:
         self._validation.check(effect.config, lambda error: self._tell(Validated(effect.request_id, error)))
 
     def start(self, effect: Delegate, answer: Callable[[Any, Exception | None], None]) -> None:
-        """Passes a request to who handles it, and answers."""
+        """Passes a request on; `answer` gets the result or the error."""
         if isinstance(effect.request, ValidateConfig):
             self._validation.start(effect.request.config, answer)
         elif isinstance(effect.request, ReplayDeadLetters):

@@ -212,6 +212,11 @@ def client_config_def(client: str) -> ConfigDef:
     return ConfigDef(*(_key(*row) for row in rows if client[0].upper() in row[1]))
 
 
+def is_client_key(key: str) -> bool:
+    """Returns whether one of the clients has the key."""
+    return any(key in client_config_def(client) for client in ("producer", "consumer", "admin"))
+
+
 def _key(name: str, _clients: str, kind: str, importance: str, default: str) -> ConfigKey:
     value = {"-": None, "!": REQUIRED}.get(default, default[1:])
     doc = f"Passed on to the Kafka client; see {name} in Kafka's documentation."

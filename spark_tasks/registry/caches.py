@@ -1,10 +1,9 @@
-"""A cache of what a schema registry says and what is made from its schemas, with errors that would come again."""
+"""Errors that would come again, beside a cache of what a schema registry says or of what is made from its schemas."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from functools import lru_cache
 from typing import TypeVar
 
 from spark_tasks.errors import DataError
@@ -15,12 +14,11 @@ T = TypeVar("T")
 def with_failures(
     function: Callable[..., T], size: int, failure: type[DataError], failure_s: float
 ) -> Callable[..., T]:
-    """Returns a function that keeps the last `size` results of `function`, and also its errors of the class `failure`,
-    for `failure_s` seconds. Thread-safe.
+    """Returns a function that returns what `function`, which caches its results, does, and raises the last `size` of
+    its errors of the class `failure` again for `failure_s` seconds. Thread-safe.
     """
     from cachetools import TTLCache  # noqa: PLC0415 - of the extra `registry`
 
-    results = lru_cache(size)(function)
     failures: TTLCache[Hashable, str] = TTLCache(size, failure_s)
     lock = threading.Lock()
 
@@ -30,7 +28,7 @@ def with_failures(
         if why is not None:
             raise failure(why)
         try:
-            return results(*arguments)
+            return function(*arguments)
         except failure as error:
             with lock:
                 failures[arguments] = str(error)

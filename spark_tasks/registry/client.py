@@ -104,10 +104,11 @@ class Registry:
         kept = lru_cache(self._kept)
         self._registered, self._found = kept(self._register), kept(self._look_up)
         self._versions = kept(self._version_of)
-        self._schemas = with_failures(self._schema, self._kept, UnknownSchemaError, _UNKNOWN_S)
+        self._schemas = with_failures(kept(self._schema), self._kept, UnknownSchemaError, _UNKNOWN_S)
         ttl_s = settings["latest.cache.ttl.sec"]
-        self._latest = cached(TTLCache(settings["latest.cache.size"], ttl_s if ttl_s >= 0 else math.inf),
-                              lock=threading.Lock())(self._fetch_latest)
+        latest = cached(TTLCache(settings["latest.cache.size"], ttl_s if ttl_s >= 0 else math.inf),
+                        lock=threading.Lock())(self._fetch_latest)
+        self._latest = with_failures(latest, self._kept, UnknownSchemaError, _UNKNOWN_S)
 
     def schema(self, schema_id: SchemaId) -> SchemaText:
         """Returns the schema with an id or GUID."""

@@ -2,7 +2,8 @@
 
 The steps of a batch: the reader plans it from the end of the last one -> one split per lane -> executors read, convert
 and append -> all records are acknowledged -> the delivery commits the offsets -> the reader's `commit`. The next batch
-runs while offsets are written. If only that fails, it is repeated; else, the task continues from the committed offsets.
+runs while offsets are written. If that fails, only the offsets are written again; after any other failure the task
+continues from the last committed offsets, with new lanes.
 """
 
 from __future__ import annotations

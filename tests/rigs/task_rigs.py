@@ -82,7 +82,8 @@ class SinkRig(TaskRig):
     def __init__(self, bootstrap: str, folder: Path) -> None:
         super().__init__(bootstrap, folder, "sink", "tests.rigs.task_plugins:NotesConnector",
                          "tests.rigs.task_plugins:RowsConnector")
-        self.producer = Producer({"bootstrap.servers": bootstrap})
+        # Without idempotence librdkafka may reorder the first requests to a new topic.
+        self.producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
         self.make_topic(2)
 
     def produce(self, count: int, topic: str = "", start: int = 0) -> None:

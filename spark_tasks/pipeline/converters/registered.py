@@ -115,8 +115,8 @@ class RegisteredConverter(Converter):
         self._registry = registry_of(values, configs)
         self._options_from(values)
         size = max(1, values["schemas.cache.config"])
-        self._read_of = with_failures(self._reader, size, UnusableSchemaError, _UNUSABLE_S)
-        self._described = with_failures(self._describe, size, UnusableSchemaError, _UNUSABLE_S)
+        self._read_of = with_failures(lru_cache(size)(self._reader), size, UnusableSchemaError, _UNUSABLE_S)
+        self._described = with_failures(lru_cache(size)(self._describe), size, UnusableSchemaError, _UNUSABLE_S)
         self._written = lru_cache(size)(self.writer)
         self._record_of = lru_cache(size)(self.record_name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -46,6 +47,14 @@ def flush(rig: Rig, ref: pykka.ActorRef[object]) -> None:
     op = rig.op()
     ref.tell(FlushStatuses(op))
     rig.done(op, StatusesFlushed)
+
+
+def await_repetition(rig: Rig, ref: pykka.ActorRef[object], after_ms: int) -> None:
+    """Wait until a write that has failed would have been repeated, and until what was written is read back."""
+    passed = threading.Event()
+    rig.ticker.set("later", rig.ticker.now_ms() + after_ms, passed.set)
+    assert passed.wait(30)
+    flush(rig, ref)
 
 
 def test_nothing_is_visible_before_it_is_read_back(rig: Rig, topic: MemoryTopic) -> None:
@@ -191,11 +200,7 @@ def test_a_superseded_write_is_not_repeated(rig: Rig, topic: MemoryTopic) -> Non
     decide(ref, PutStatus(RUNNING, safe=False))
     decide(ref, PutStatus(FAILED, safe=False))
     wait_until(lambda: view.statuses.tasks == {A: {0: FAILED}})
-    # A later write of another item shows that the repetition's time has passed.
-    seen: list[object] = []
-    rig.ticker.set("later", rig.ticker.now_ms() + 300, lambda: seen.append(1))
-    wait_until(lambda: seen)
-    flush(rig, ref)
+    await_repetition(rig, ref, 300)
     assert [r.value for r in topic.records()] == [status_record(FAILED)[1]]
 
 
@@ -209,10 +214,7 @@ def test_a_write_for_something_removed_meanwhile_is_not_repeated(
     decide(ref, PutStatus(RUNNING, safe=False))
     flush(rig, ref)
     topic.append([(b"status-task-a-0", None)])  # another worker, the leader, removes it
-    seen: list[object] = []
-    rig.ticker.set("later", rig.ticker.now_ms() + 1300, lambda: seen.append(1))
-    wait_until(lambda: seen)
-    flush(rig, ref)
+    await_repetition(rig, ref, 1300)
     assert view.statuses.tasks == {}
     assert len(topic.records()) == 1
 

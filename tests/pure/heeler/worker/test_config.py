@@ -205,6 +205,15 @@ def test_unknown_keys_are_named_with_the_likely_one(caplog):
     assert "did you mean session.timeout.ms?" in caplog.text
 
 
+def test_keys_of_kafkas_clients_are_known_and_passed_on(caplog):
+    """A worker's file configures its clients, also with keys that the worker does not define."""
+    given = {"default.api.timeout.ms": "5000", "max.request.size": "1000"}
+    config = with_(given)
+    assert config.unknown_keys() == []
+    assert "not a known worker setting" not in caplog.text
+    assert given.items() <= config.client().items()
+
+
 @pytest.mark.parametrize("master", [
     "local", "local[*]", "local[4, 2]", "spark://h:7077", "spark://h:7077,[::1]:7077", "k8s://https://h:6443", "yarn",
 ])

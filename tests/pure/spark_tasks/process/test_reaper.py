@@ -168,8 +168,9 @@ while not reaper.poll():
 
 @contextmanager
 def guarded_with_a_child() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
-    """A process that the fork server has not forked, and its child."""
-    with subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE) as guarded:
+    """A process that the fork server has not forked, and its child. It does not end by itself if its child does."""
+    command = ["sh", "-c", "sleep 600 & echo $!; read line"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as guarded:
         assert guarded.stdout is not None
         child = psutil.Process(int(guarded.stdout.readline()))
         try:
@@ -203,6 +204,16 @@ def test_a_process_that_another_parent_has_forked_ends_when_the_master_does(know
                     process.kill()
 
 
+def check_killed_by(program: str) -> None:
+    """The program kills the process whose number and start it is given, with the child, and ends without an error."""
+    with guarded_with_a_child() as (guarded, child):
+        done = subprocess.run([sys.executable, "-c", program, str(guarded.pid), str(start_of(guarded.pid))],
+                              capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert guarded.wait(30) == -signal.SIGKILL
+        wait_gone([child])
+
+
 # A fork server that is told of a process after its master has ended, and then waits for the end of all.
 LATE = """
 import subprocess, sys
@@ -220,12 +231,7 @@ sys.exit(not reaper.await_all(10))
 
 def test_a_process_that_is_known_only_after_the_end_of_the_master_ends_too() -> None:
     """The message about it may still be in the connection."""
-    with guarded_with_a_child() as (guarded, child):
-        done = subprocess.run([sys.executable, "-c", LATE, str(guarded.pid), str(start_of(guarded.pid))],
-                              capture_output=True, text=True, check=False, timeout=60)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert guarded.wait(30) == -signal.SIGKILL
-        wait_gone([child])
+    check_killed_by(LATE)
 
 
 # A fork server with many open files.
@@ -247,12 +253,7 @@ sys.exit(not reaper.await_all(30))
 
 
 def test_a_process_with_many_open_files_kills_others() -> None:
-    with guarded_with_a_child() as (guarded, child):
-        done = subprocess.run([sys.executable, "-c", CROWDED, str(guarded.pid), str(start_of(guarded.pid))],
-                              capture_output=True, text=True, check=False, timeout=60)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert guarded.wait(30) == -signal.SIGKILL
-        wait_gone([child])
+    check_killed_by(CROWDED)
 
 
 # A system that does not tell when a process ends. Its first process ends, and one that is forked later does not.

@@ -1,5 +1,6 @@
 """What is known about schemas, and unknown ones, needs few requests."""
 
+from functools import lru_cache
 
 import pyarrow as pa
 import pytest
@@ -125,6 +126,18 @@ def test_the_client_does_not_keep_all_schemas(registry):
     assert registry.ids_asked()[-1] == 1, "neither heeler nor the client has it"
 
 
+def test_a_subject_without_a_latest_schema_is_not_looked_up_for_each_batch(registry):
+    schemas(registry, '"int"', '"long"')
+    sink = pipeline(registry, **{"use.latest.version": "true", "auto.register.schemas": "false"})
+    good, refused = converted(sink, records(1, 2, 1))
+    assert not good
+    assert len(refused) == 3
+    asked = [path for path in registry.requests if path.endswith("/latest")]
+    assert len(asked) == 1
+    converted(sink, records(2, 1, 2))
+    assert [path for path in registry.requests if path.endswith("/latest")] == asked, "it is missing for a moment"
+
+
 def test_results_and_failures_are_kept():
     calls = []
 
@@ -136,7 +149,7 @@ def test_results_and_failures_are_kept():
             raise RetriableError("not now")
         return number
 
-    kept = with_failures(function, 10, UnknownSchemaError, 0.2)
+    kept = with_failures(lru_cache(10)(function), 10, UnknownSchemaError, 0.2)
     for _ in range(3):
         assert kept(1) == 1
         with pytest.raises(UnknownSchemaError, match="no -1"):
