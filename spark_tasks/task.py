@@ -12,6 +12,7 @@ from typing_extensions import override
 from spark_tasks.config.client_properties import WorkerClients
 from spark_tasks.metrics.task import TaskMetrics
 
+T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 SourcePartition = Mapping[str, Any]
 SourceOffset = Mapping[str, Any]
@@ -76,6 +77,36 @@ class Engine(Protocol):
         """The stacks of the processes that run a batch's splits; None if none does. Takes seconds at most: two for a
         process that does not answer.
         """
+
+
+    def own_process(self, task: str) -> Future[list[Any]] | None:
+        """Asks for an executor process that only this task uses. The future has one result, an OwnProcess. None if
+        there may be no more, or if processes run on other machines.
+        """
+
+
+class OwnProcess(Protocol):
+    """An executor process of one task. It keeps what its splits leave there. `kill` and `where` may be called on any
+    thread.
+    """
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, or is being killed."""
+
+    def run(self, split: Split[T]) -> T:
+        """Runs a split there, and returns its result. Blocks. Raises what the split raises, and a RetriableError if the
+        process ends.
+        """
+
+    def where(self) -> str:
+        """The stacks of the process. Takes seconds at most."""
+
+    def kill(self) -> None:
+        """Kills the process."""
+
+    def close(self) -> None:
+        """Ends it when it has no split. Does not wait."""
 
 
 class OffsetStore(Protocol):

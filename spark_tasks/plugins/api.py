@@ -177,7 +177,7 @@ class TransactionBoundaries(Protocol):
     """
 
     def transaction(self, start: dict[str, Any], end: dict[str, Any]) -> TransactionSignal:
-        """Called on the worker when all records from `start` to `end` have been written. "commit" commits the
+        """Called, as `latestOffset` is, when all records from `start` to `end` have been written. "commit" commits the
         transaction; "abort" discards all records since the last boundary, but the task continues after `end`;
         "continue" keeps the transaction open.
         """

@@ -8,15 +8,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql.datasource import DataSourceStreamReader, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.types import StructType
 
+from spark_tasks.plugins.api import TransactionSignal
+from spark_tasks.sources.boundaries import BoundaryKind, signal_of
 from spark_tasks.sources.delivery import Delivery
 from spark_tasks.sources.split import SourceSplit
-from spark_tasks.sources.stream_offsets import StreamOffset, plain
+from spark_tasks.sources.stream_offsets import (
+    CommittedOffsets,
+    SourceOffsets,
+    StreamOffset,
+    from_connect,
+    plain,
+    to_connect,
+)
 from spark_tasks.tasks.data_sources import pickled, schema_of, stream_reader_of
 from spark_tasks.tasks.pace import SplitSize
 
 _FIRST_RECORD_BYTES = 80.0  # the estimate before the first batch
+_EACH_BATCH = frozenset({"to_source_offsets", "commit", "transaction"})
+_NO_COMMITS = (DataSourceStreamReader.commit, SimpleDataSourceStreamReader.commit)
 _FIRST_ROWS = 10_000  # in the first batch of a reader that limits rows, whose size is unknown
 
 
@@ -30,6 +43,21 @@ class BatchPlan:
     partitions: tuple[bytes, ...] = ()
     start: bytes | None = None
 
+    @classmethod
+    def simple(cls, start: StreamOffset) -> BatchPlan:
+        """Returns the plan of a simple reader's batch."""
+        return cls(None, start=pickle.dumps(start))
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderFacts:
+    """`pickled`: the reader as executors get it; `defines`: which of the methods of _EACH_BATCH it has."""
+
+    schema: StructType
+    simple: bool
+    pickled: bytes
+    defines: frozenset[str]
+
 
 class StreamReader:
     """The DataSourceStreamReader or SimpleDataSourceStreamReader of a data source. `simple`: it is the latter."""
@@ -40,8 +68,27 @@ class StreamReader:
         takes_limit = not self.simple and bool(inspect.signature(self.reader.latestOffset).parameters)
         self._default: ReadLimit | None = self.reader.getDefaultReadLimit() if takes_limit else None
 
-    def plan(self, start: StreamOffset, size: SplitSize, *, try_here: bool = False) -> BatchPlan | None:
-        """Returns the plan of the batch from `start`, or None if there are no new records. Runs on the worker.
+    def facts(self) -> ReaderFacts:
+        """What a task has to know of the reader. Raises ConnectError if it cannot be pickled."""
+        defines = {name for name in _EACH_BATCH if hasattr(self.reader, name)}
+        if getattr(type(self.reader), "commit", None) in _NO_COMMITS:
+            defines.discard("commit")
+        return ReaderFacts(self.schema, self.simple, pickled(self.reader), frozenset(defines))
+
+    def position(self, task: int, committed: CommittedOffsets) -> StreamOffset:
+        """Returns the stream offset that the committed offsets stand for; the initial one without any."""
+        return from_connect(self.reader, task, committed)
+
+    def offsets(self, task: int, end: StreamOffset) -> SourceOffsets:
+        """Returns the offsets to commit after a batch."""
+        return to_connect(self.reader, task, end)
+
+    def signal(self, kind: BoundaryKind, start: StreamOffset, end: StreamOffset) -> TransactionSignal:
+        """Returns whether the transaction ends with a batch, see signal_of."""
+        return signal_of(self.reader, kind, start, end)
+
+    def plan(self, start: StreamOffset, size: SplitSize, try_here: bool = False) -> BatchPlan | None:
+        """Returns the plan of the batch from `start`, or None if there are no new records.
 
         A simple reader reads in the executor, which finds out whether there are new records. With `try_here`, it reads
         here first (as PySpark always does), so that an idle task submits no batches.
@@ -49,7 +96,7 @@ class StreamReader:
         if self.simple:
             if try_here and plain(self.reader, self.reader.read(plain(self.reader, start))[1]) == start:
                 return None
-            return BatchPlan(None, start=pickle.dumps(start))
+            return BatchPlan.simple(start)
         if self._default is None:
             latest = self.reader.latestOffset()
         else:

@@ -27,17 +27,16 @@ from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.plugins.api import SourceConnector
-from spark_tasks.sources.boundaries import signal_of
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery
-from spark_tasks.sources.readers import BatchPlan, StreamReader, splits_of
+from spark_tasks.sources.readers import BatchPlan, splits_of
 from spark_tasks.sources.replay_split import SourceReplaySplit
 from spark_tasks.sources.replays import SourceReplays
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.split import SourceJob, SourceResult, SourceSplit
-from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_connect
-from spark_tasks.task import Progress, TaskContext, TaskRunner
+from spark_tasks.sources.stream_offsets import StreamOffset
+from spark_tasks.sources.task_reader import TaskReader
+from spark_tasks.task import PluginCall, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_in_flight import BatchCancelledError, BatchInFlight
-from spark_tasks.tasks.data_sources import data_source_of, pickled
 from spark_tasks.tasks.pace import IdleTasks, Idling, SplitSize
 from spark_tasks.tasks.retries import RetryLimits, RetryState
 
@@ -76,7 +75,7 @@ class SourceTask(TaskRunner):
         self._batch = BatchInFlight(context)
         self._plan: BatchPlan | None = None  # of that batch; None: it is a range of a replay
         self._flight: Flight | None = None
-        self._stream: StreamReader | None = None
+        self._reader = TaskReader(context, connector)
         self._position: StreamOffset | None = None  # the start of the next batch; None: the committed offsets
 
     @property
@@ -99,10 +98,11 @@ class SourceTask(TaskRunner):
 
     def _start(self) -> None:
         _ = self._pipeline.stages  # so that an invalid converter or transform fails now and not in the first batch
-        self._stream = StreamReader(data_source_of(self._connector, self._context.config))
+        reader = self._reader
+        reader.open()
         producer = self._settings.producer
         job = SourceJob(
-            producer.client, producer.appender, self._pipeline, pickled(self._stream.reader), self._stream.schema,
+            producer.client, producer.appender, self._pipeline, reader.facts.pickled, reader.facts.schema,
             self._settings.topics, self._errors,
         )
         self._job = pickle.dumps(job)
@@ -110,16 +110,10 @@ class SourceTask(TaskRunner):
         with suppress(RetriableError):  # run_once retries
             self._load_offsets()
 
-    @property
-    def _reading(self) -> StreamReader:
-        if self._stream is None:
-            raise ConnectError(f"source task {self._context.id} is not started")
-        return self._stream
-
     def _load_offsets(self) -> StreamOffset:
         self._delivery.recover()
         committed = [pair for pair in self._offsets.read() if not is_progress(pair[0])]
-        self._position = from_connect(self._reading.reader, self._context.task, committed)
+        self._position = self._reader.position(committed)
         return self._position
 
     @override
@@ -161,7 +155,7 @@ class SourceTask(TaskRunner):
         begun = time.perf_counter()
         with phase("plan"):
             try_here = self._context.engine.job_per_batch and self._idling != Idling()
-            plan = self._reading.plan(start, self._size, try_here=try_here)
+            plan = self._reader.plan(start, self._size, try_here=try_here)
         if plan is None:
             return False
         splits = splits_of(plan, self._current_job(), self._delivery, self._size.seconds(self._size.records))
@@ -192,9 +186,10 @@ class SourceTask(TaskRunner):
             self._settle(finish=False)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
-        in_split = self._reading.simple and not self._context.engine.job_per_batch
+        simple = self._reader.facts.simple
+        in_split = simple and not self._context.engine.job_per_batch
         least = self._idle_tasks.add(self._context.id, in_split=in_split)
-        pause = max(self._idling.idle_ms, least, SIMPLE_IDLE_MS if self._reading.simple else 0)
+        pause = max(self._idling.idle_ms, least, SIMPLE_IDLE_MS if simple else 0)
         self._idling = self._idling.next(self._idle_tasks.shared_pause_ms)
         due_ms = self._delivery.due_ms
         return Progress(idle_ms=pause if due_ms is None else max(1, min(pause, int(due_ms))))
@@ -213,7 +208,7 @@ class SourceTask(TaskRunner):
             final = self._delivery.settle(finish=finish)
         if final:
             self._committed(begun)
-            self._reading.commit(self._position or {})
+            self._reader.commit(self._position or {})
         return final
 
     def _committed(self, begun: float) -> None:
@@ -261,9 +256,9 @@ class SourceTask(TaskRunner):
         for result in results:
             self._size = self._size.after(result.records, result.size, result.seconds)
         self._used({topic for result in results for topic in result.topics})
-        reader, boundary = self._reading.reader, self._delivery.boundary
-        offsets = to_connect(reader, self._context.task, end)
-        signal = signal_of(reader, boundary.kind, start or {}, end) if boundary is not None else "commit"
+        boundary = self._delivery.boundary
+        offsets = self._reader.offsets(end)
+        signal = self._reader.signal(boundary.kind, start or {}, end) if boundary is not None else "commit"
         self._delivery.check()
         if self._batch.cancelled:  # the plugin's code has taken long; another task may have written newer offsets
             raise ConnectError(f"{self._context.id} was cancelled")
@@ -281,7 +276,7 @@ class SourceTask(TaskRunner):
         self._retry_state.succeeded()
         if final:
             self._committed(begun)
-            self._reading.commit(end)
+            self._reader.commit(end)
         if error is not None:
             raise error
         return Progress(sum(r.records for r in results), sum(r.size for r in results))
@@ -316,6 +311,10 @@ class SourceTask(TaskRunner):
         """Starts a replay of the dead letter queue and returns its state, as SinkTask.replay does."""
         return self._replays.order(order)
 
+    def plugin_calls(self) -> Sequence[PluginCall]:
+        """The call of the reader that is in progress in its own process, see TaskRunner."""
+        return self._reader.calls()
+
     @override
     def pause(self) -> None:
         """Finishes the batch in flight, and starts no other until `resume`."""
@@ -349,7 +348,6 @@ class SourceTask(TaskRunner):
     @override
     def close(self) -> None:
         """Finishes the batch in flight, stops the reader and releases all resources."""
-        stream = self._stream
         self._metrics.stopped()
         try:
             if not self._batch.cancelled:
@@ -357,18 +355,18 @@ class SourceTask(TaskRunner):
         finally:
             self._idle_tasks.discard(self._context.id)
             self._batch.abandon()
-            self._stream = None
             self._delivery.close()
             self._offsets.close_soon()
-            if stream is not None:
-                stream.stop()
+            self._reader.stop()
 
     @override
     def stop_starting(self) -> None:
+        self._reader.stop_opening()
         self._delivery.cancel()
         self._offsets.stop_reading()
 
     @override
     def cancel(self) -> None:
         self._batch.cancel()
+        self._reader.kill()
         self.stop_starting()

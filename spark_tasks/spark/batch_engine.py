@@ -159,6 +159,10 @@ class SparkEngine(Engine):
         """The last task of this connector has ended. Its processes are Spark's, which are for all connectors."""
 
     @override
+    def own_process(self, task: str) -> Future[list[Any]] | None:
+        return None
+
+    @override
     def runs(self, batch: Future[list[Any]]) -> bool:
         return batch.running()
 

@@ -85,6 +85,24 @@ def test_a_source_without_news_that_holds_the_interpreter_holds_only_its_own_pro
     wait_gone([holder])
 
 
+@pytest.mark.parametrize("plan", ["loop", "hold"])
+def test_a_reader_that_hangs_between_batches_hangs_only_in_its_own_process(rig, topic_name, plan):
+    """Other tasks and REST go on, and it ends with its connector."""
+    tick = ticking(rig, f"{topic_name}-tick")
+    name, sign = f"{topic_name}-hangs", rig.folder / "hangs.plans"
+    config = {**TICKS, "topic": rig.kafka.create(name), "plan": plan, "sign": str(sign),
+              "task.progress.timeout.ms": "2000"}
+    rig.create(name, config, ["RUNNING", "RUNNING"])
+    hanging = psutil.Process(int(wait_until(lambda: [text for text in reads(sign) if text != "end"], SOON_S,
+                                            "the plan that hangs")[0]))
+    assert hanging.pid != rig.process.pid
+    advance(rig, [tick])
+    wait_until(lambda: "in latestOffset" in str(rig.call("GET", f"/connectors/{name}/story")), SOON_S, "the stack")
+    rig.delete(name)
+    wait_gone([hanging])
+    advance(rig, [tick])
+
+
 def test_connectors_that_compute_do_not_delay_one_that_does_not(rig, topic_name):
     """Three times as many as may use the CPU at the same time. In turns, each would read as often as that one."""
     sign = rig.folder / "reads"

@@ -22,8 +22,8 @@ from heeler.worker.part_settings import task_settings
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.plugins.discovery import Found, installed
 from spark_tasks.spark.executor import run_split, value_of
-from spark_tasks.spark.residents.batches import prepared
-from spark_tasks.task import DeferredSplit, Progress, StartGuard, TaskContext, TaskRunner, WorkerSettings
+from spark_tasks.spark.residents.batches import Waiting, prepared
+from spark_tasks.task import Progress, StartGuard, TaskContext, TaskRunner, WorkerSettings
 from tests.rigs.support import wait_until
 
 
@@ -61,7 +61,7 @@ class ThreadEngine:
         self.kinds.update(type(split).__name__ for split in splits)
         return future
 
-    def _run(self, future: Future[list[Any]], splits: list[bytes | DeferredSplit]) -> None:
+    def _run(self, future: Future[list[Any]], splits: list[Waiting]) -> None:
         self.free.wait(60)
         if not future.set_running_or_notify_cancel():
             return
@@ -82,6 +82,9 @@ class ThreadEngine:
 
     def runs(self, batch: Future[list[Any]]) -> bool:
         return batch.running()
+
+    def own_process(self, _task: str) -> None:
+        return None
 
     def ready_s(self, _batch: Future[list[Any]]) -> float:
         return 0.0

@@ -16,5 +16,8 @@ class WaitingEngine:
         self.batches.append(Future())
         return self.batches[-1]
 
+    def own_process(self, _task):
+        return None
+
     def cancel(self, batch):
         batch.cancel()

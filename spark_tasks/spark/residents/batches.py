@@ -16,6 +16,9 @@ from spark_tasks.spark.executor import Outcome, value_of
 from spark_tasks.spark.residents.fairness import connector_of
 from spark_tasks.task import DeferredSplit, Split
 
+Waiting = bytes | DeferredSplit | None
+"""A split as it waits in the queue: pickled, or deferred. None: the batch asks for a process of its own."""
+
 
 @dataclass(slots=True, eq=False)
 class SplitBatch:
@@ -50,11 +53,11 @@ class SplitBatch:
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """One split of a batch: pickled, unless it is deferred. `brief` and `lingers`: while it runs, see Running."""
+    """One split of a batch. `brief` and `lingers`: while it runs, see Running."""
 
     batch: SplitBatch
     index: int
-    split: bytes | DeferredSplit
+    split: Waiting
     brief: bool = False
     lingers: bool = False
 
@@ -73,7 +76,7 @@ class Item:
         return self.split if isinstance(self.split, bytes) else pickle.dumps(self.split, pickle.HIGHEST_PROTOCOL)
 
 
-def prepared(splits: Iterable[Split[Any]]) -> list[bytes | DeferredSplit]:
+def prepared(splits: Iterable[Split[Any]]) -> list[Waiting]:
     """The splits as they wait in the queue. Those that are not deferred are pickled, so that they cannot change."""
     return [split if isinstance(split, DeferredSplit) else pickle.dumps(split, pickle.HIGHEST_PROTOCOL)
             for split in splits]

@@ -24,15 +24,17 @@ from spark_tasks.spark.environment import python_path
 from spark_tasks.spark.lifecycle import EngineState, SparkLifecycle
 from spark_tasks.spark.master import SparkMaster
 from spark_tasks.spark.residents.background_call import BackgroundCall
-from spark_tasks.spark.residents.batches import SplitBatch, prepared
+from spark_tasks.spark.residents.batches import SplitBatch, Waiting, prepared
+from spark_tasks.spark.residents.fairness import subject_of
 from spark_tasks.spark.residents.fork_server import ForkServer
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import Hangs, Monitor
 from spark_tasks.spark.residents.on_spark import SparkLauncher
 from spark_tasks.spark.residents.pool import Pool
+from spark_tasks.spark.residents.process import Resident
 from spark_tasks.spark.residents.settings import ExecutorSettings
-from spark_tasks.task import DeferredSplit, Engine, Split
+from spark_tasks.task import Engine, Split
 
 _logger = logging.getLogger(__name__)
 
@@ -41,6 +43,7 @@ FIRST_S = 5.0  # how long the first batch may take before the delay of Spark's s
 QUIET_S = 3.0  # how long there is no batch before Spark is started, as its start needs the CPUs that splits need
 BUSY_S = 20.0  # after this time since the first batch, it is started in any case
 OTHER_JOBS = 2  # slots of a local Spark that are neither for processes nor for plugins' jobs: one for the fork server
+OWN_SHARE = 2  # at most half of the processes may belong to tasks
 END_S = 1.0  # how long processes may take to end when the worker stops
 
 
@@ -73,7 +76,7 @@ class ResidentEngine(Engine):
         self._fork_server: ForkServer | None = None
         self._monitor: Monitor | None = None
         self._checking = BackgroundCall("engine-check", self._check)
-        self._early: list[tuple[SplitBatch, list[bytes | DeferredSplit]]] = []  # submitted before the start
+        self._early: list[tuple[SplitBatch, list[Waiting]]] = []  # submitted before the start
         self._submitted = 0
         self._suspect_until = 0.0
         self._spark_at = math.inf  # when Spark is started
@@ -99,7 +102,7 @@ class ResidentEngine(Engine):
             if self._life.state is not EngineState.NEW or self._pool is not None:
                 return
             listener = self._listener = self._open()
-            pool = self._pool = Pool(self._settings, listener, self._lock, self._suspect)
+            pool = self._pool = Pool(self._settings, listener, self._lock, self._suspect, self._stacks_of)
             self._monitor = Monitor(pool, self._settings, self._lock, listener.folder, self._beat, self._hangs)
             self._bridge(pool)
             early, self._early = self._early, []
@@ -198,7 +201,22 @@ class ResidentEngine(Engine):
 
     @override
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
-        waiting = prepared(splits)
+        return self._submit(task, prepared(splits))
+
+    @override
+    def own_process(self, task: str) -> Future[list[Any]] | None:
+        if not self._local:
+            return None
+        with self._lock:
+            owned = self._pool.processes.owned if self._pool is not None else 0
+        if owned >= self._settings.max_processes // OWN_SHARE:
+            _logger.info("The reader of %s runs on the worker, because half of the executor processes "
+                         "(heeler.executors.max) already belong to other readers", task,
+                         extra={"heeler_about": subject_of(task)})
+            return None
+        return self._submit(task, [None])
+
+    def _submit(self, task: str, waiting: list[Waiting]) -> Future[list[Any]]:
         batch = SplitBatch(task, len(waiting), outcomes=[None] * len(waiting))
         if not waiting:
             batch.end()
@@ -286,6 +304,9 @@ class ResidentEngine(Engine):
     @override
     def where(self, batch: Future[list[Any]]) -> str | None:
         return self._monitor.where(batch) if self._monitor is not None else None
+
+    def _stacks_of(self, resident: Resident) -> str:
+        return self._monitor.stacks_of(resident) if self._monitor is not None else ""
 
     def degraded(self) -> Sequence[str]:
         """Descriptions of the tasks that hang, or that have been waiting for long."""

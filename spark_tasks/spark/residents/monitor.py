@@ -133,7 +133,8 @@ class Monitor:
                 resident.suspended_at = 0.0
                 continue
             resident.suspended_at = resident.suspended_at or self._looked
-            if resident.item is None or self._looked - resident.suspended_at > SUSPENDED_S:
+            idle = resident.item is None and not resident.owned
+            if idle or self._looked - resident.suspended_at > SUSPENDED_S:
                 found.append(resident)
         for resident in found:
             task = ("an idle executor process" if resident.item is None
@@ -182,7 +183,11 @@ class Monitor:
         with self._lock:
             residents = self._pool.processes.residents.values()
             busy = [r for r in residents if r.item is not None and r.item.batch.future is batch]
-        return "\n".join("\n".join(filter(None, self._where(resident))) for resident in busy) or None
+        return "\n".join(map(self.stacks_of, busy)) or None
+
+    def stacks_of(self, resident: Resident) -> str:
+        """The stacks of a process, or why there are none. Takes seconds."""
+        return "\n".join(filter(None, self._where(resident)))
 
     def _where(self, resident: Resident) -> tuple[str, str]:
         """A description, and the stacks if they are available."""

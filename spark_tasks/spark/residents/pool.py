@@ -13,36 +13,41 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
+from spark_tasks.futures import complete
 from spark_tasks.process.process_state import ready_s
 from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.spark.executor import Outcome
-from spark_tasks.spark.residents.batches import Item, SplitBatch
+from spark_tasks.spark.residents.batches import Item, SplitBatch, Waiting
 from spark_tasks.spark.residents.binding import KEEP_S, Choice
 from spark_tasks.spark.residents.fairness import FairQueue, Room, Use
+from spark_tasks.spark.residents.own_process import ResidentOwnProcess
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident
 from spark_tasks.spark.residents.process_manager import ProcessManager
 from spark_tasks.spark.residents.settings import ExecutorSettings
-from spark_tasks.task import DeferredSplit
 
 
 class Pool:
-    """The queue of splits and their processes. `submit` and `cancel` are thread-safe. `died`: see ProcessManager."""
+    """The queue of splits and their processes. `submit` and `cancel` are thread-safe. `died`: see ProcessManager;
+    `where` returns the stacks of a process.
+    """
 
     def __init__(
-        self, settings: ExecutorSettings, listener: Expects, lock: threading.Condition, died: Callable[[], None]
+        self, settings: ExecutorSettings, listener: Expects, lock: threading.Condition, died: Callable[[], None],
+        where: Callable[[Resident], str] = lambda _: "",
     ) -> None:
         self.batches: dict[Future[list[Any]], SplitBatch] = {}
         self.queue: FairQueue[Item] = FairQueue(settings.limits(settings.max_processes))
         self._settings = settings
         self._lock = lock
+        self._where = where
         self.processes = ProcessManager(
             listener, lock, max_processes=settings.max_processes, max_result_bytes=settings.max_result_bytes,
             ended=self._ended, returned=self._returned, changed=self.dispatch, died=died,
             given_up=lambda error: self.fail(error, waiting_only=True),
         )
 
-    def submit(self, batch: SplitBatch, splits: Sequence[bytes | DeferredSplit]) -> None:
-        """Queues the splits of a batch."""
+    def submit(self, batch: SplitBatch, splits: Sequence[Waiting]) -> None:
+        """Queues the splits of a batch. A None asks for a process that only the task uses."""
         with self._lock:
             self.batches[batch.future] = batch
             for index, split in enumerate(splits):
@@ -153,7 +158,19 @@ class Pool:
                 self.batches.pop(batch.future, None)
                 continue
             batch.begun = True
-            processes.give(item)
+            if item.split is None:
+                self._keep(item)
+            else:
+                processes.give(item)
+
+    def _keep(self, item: Item) -> None:
+        batch = item.batch
+        resident = self.processes.keep(item)
+        process = ResidentOwnProcess(
+            resident, batch.task, item.connector, self.processes.max_answer_bytes, self.processes.let_go, self._where)
+        self.queue.ended(batch.task)
+        self.batches.pop(batch.future, None)
+        complete(batch.future, [process])
 
     def _choice(self) -> Choice[Resident]:
         processes, since = self.processes, time.monotonic() - KEEP_S

@@ -61,6 +61,7 @@ class Resident:
     since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
     exempt: bool = False  # its split does not count as running: it uses no CPU, or has been running for long
     new: bool = True  # it has not been idle yet
+    owned: bool = False  # it belongs to a task, whose splits are not in `item`
     removed: bool = False  # killed or asked to end, and removed from all lists
     killed: str = ""  # what the worker has done to it, and why: follows after "the executor process"
     cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds

@@ -62,7 +62,7 @@ class ProcessManager:
         self._listener = listener
         self._lock = lock
         self.launchers = Launchers(self.residents, max_processes)
-        self._max_answer_bytes = max_result_bytes + (4 << 20)  # executors report larger results as errors
+        self.max_answer_bytes = max_result_bytes + (4 << 20)  # executors report larger results as errors
         self._ended = ended
         self._returned = returned
         self._changed = changed
@@ -224,6 +224,32 @@ class ProcessManager:
             begun = wire.begin_to_send(resident.line.work, resident.frame_of(item.split, item.connector))
         resident.inbox.put((item, begun))
 
+    def keep(self, item: Item) -> Resident:
+        """Takes the idle process that suits the item best for its task alone. The caller holds the lock, and one suits.
+        It counts as one of the processes until `let_go`; its thread waits for its end.
+        """
+        resident = best_for(item.connector, self.idle)
+        assert resident is not None  # noqa: S101 - as in `give`
+        self.idle.remove(resident)
+        self.most_busy = max(self.most_busy, len(self.residents) - len(self.idle))
+        resident.owned = True
+        return resident
+
+    def let_go(self, resident: Resident, kill: bool) -> None:
+        """Kills a process that was kept for a task, or asks it to end. Any thread."""
+        with self._lock:
+            if resident.removed:
+                return
+            if kill:
+                self.kill([resident])
+            else:
+                self._go(resident)
+
+    @property
+    def owned(self) -> int:
+        """How many processes are kept for tasks. The caller holds the lock."""
+        return sum(resident.owned for resident in self.residents.values())
+
     def _drive(self, resident: Resident, line: Line) -> None:
         self._rest(resident)
         while (given := resident.inbox.get()) is not None:
@@ -241,7 +267,7 @@ class ProcessManager:
                     self._returned(item)
                 break
             try:
-                answer = wire.receive(line.work, self._max_answer_bytes)
+                answer = wire.receive(line.work, self.max_answer_bytes)
             except Exception as error:  # noqa: BLE001 - any end of the connection, or an invalid size
                 how = resident.killed or ending(line.pid, ENDING_S, error)
                 pending = self._gone(resident, item.batch.task, how)
@@ -337,6 +363,7 @@ class ProcessManager:
             self.residents.pop(resident.number, None)
             if resident in self.idle:
                 self.idle.remove(resident)
+            if resident.item is None:  # its thread waits
                 resident.inbox.put(None)
             if resident.line is not None:
                 resident.line.kill()
@@ -345,6 +372,9 @@ class ProcessManager:
     def end_idle(self, resident: Resident) -> None:
         """Ends an idle process. The caller holds the lock."""
         self.idle.remove(resident)
+        self._go(resident)
+
+    def _go(self, resident: Resident) -> None:
         resident.removed = True
         del self.residents[resident.number]
         if resident.line is not None:

@@ -1,5 +1,5 @@
 """Sources whose readers keep others waiting: one of ten numbers per second that waits or computes as long as asked, or
-loops forever; and one that finds nothing twice, then holds the GIL.
+loops forever, in its reads or its third plan; and one that finds nothing twice, then holds the GIL.
 """
 
 import os
@@ -17,18 +17,27 @@ class Reader(DataSourceStreamReader):
         self.wait = int(options.get("seconds", 0))
         self.compute = float(options.get("compute", 0))
         self.sign = options.get("sign")
+        self.plan = options.get("plan")
+        self.plans = 0
 
     def initialOffset(self):
         return {"n": int(time.time() * 10)}
 
     def latestOffset(self, start, limit):
+        self.plans += 1
+        if self.plan and self.plans > 2:
+            self.note(os.getpid())
+            while self.plan == "loop":
+                pass
+            re.match("(a+)+$", "a" * 60 + "b")  # holds the GIL
         return {"n": int(time.time() * 10)}
 
     def partitions(self, start, end):
         return [InputPartition((start["n"], end["n"]))]
 
     def read(self, partition):
-        self.note(os.getpid())
+        if not self.plan:
+            self.note(os.getpid())
         while self.wait < 0:
             pass
         time.sleep(self.wait)
@@ -59,6 +68,7 @@ class TicksSourceConnector(SourceConnector):
         ConfigKey("topic", Type.STRING, doc="The topic to write to."),
         ConfigKey("seconds", Type.STRING, default="0", doc="How long each read waits; -1: it loops forever."),
         ConfigKey("compute", Type.STRING, default="0", doc="How many seconds each read uses the CPU."),
+        ConfigKey("plan", Type.STRING, default="", doc="What the third plan does: loop, or hold the GIL."),
         ConfigKey("sign", Type.STRING, default="", doc="A file for the process of each read that begins, and its end."),
     )
 

@@ -64,6 +64,9 @@ class Engine:
     def runs(self, batch: Future[list[Any]]) -> bool:
         return batch.running()
 
+    def own_process(self, _task: str) -> None:
+        return None
+
     def ready_s(self, _batch: Future[list[Any]]) -> float:
         return 0.0
 

@@ -1,0 +1,116 @@
+"""Executor processes that belong to a task, with threads and real processes in their place."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+import psutil
+import pytest
+
+from spark_tasks.errors import DataError
+from spark_tasks.spark.context import ExecutorEndedError
+from spark_tasks.spark.residents.batches import SplitBatch
+from spark_tasks.task import OwnProcess
+from tests.rigs.executors import MAX_PROCESSES, Rig, Threads, gates
+from tests.rigs.splits import Answer, Describe, Fail, HoldInterpreter, KillWorker
+from tests.rigs.support import wait_until
+from tests.rigs.workers import wait_gone
+
+
+def asked(rig: Rig, task: str) -> Future[list[Any]]:
+    batch = SplitBatch(task, 1, outcomes=[None])
+    rig.pool.submit(batch, [None])
+    return batch.future
+
+
+def own(rig: Rig, task: str = "a-0") -> OwnProcess:
+    process: OwnProcess
+    (process,) = asked(rig, task).result(20)
+    return process
+
+
+def owned(rig: Rig) -> int:
+    with rig.lock:
+        return rig.processes.owned
+
+
+def test_it_runs_only_the_splits_of_its_task(real: Rig) -> None:
+    process = own(real)
+    found = process.run(Describe())
+    others = [real.submit("a-0", Describe()).result(20)[0]["pid"] for _ in range(3)]
+    assert found["pid"] not in others
+    assert process.run(Describe())["pid"] == found["pid"]
+    process.close()
+    wait_gone([psutil.Process(found["pid"])])
+    assert process.ended
+    with pytest.raises(ExecutorEndedError):
+        process.run(Answer(1))
+
+
+def test_errors_of_a_split_are_raised_and_the_process_goes_on(rig: Rig) -> None:
+    process = own(rig)
+    with pytest.raises(DataError, match="bad"):
+        process.run(Fail("bad"))
+    assert process.run(Answer(3)) == 3
+    assert not process.ended
+
+
+def test_its_end_is_told_and_its_place_is_free(real: Rig, tmp_path: Any) -> None:
+    process = own(real)
+    with pytest.raises(ExecutorEndedError, match=r"the process of a-0 was killed by signal 9 \(SIGKILL\)"):
+        process.run(KillWorker())
+    assert process.ended
+    assert owned(real) == 0
+    process.close()  # again
+    second, file, raised = own(real), tmp_path / "holds", []
+
+    def hold() -> None:
+        try:
+            second.run(HoldInterpreter(str(file)))
+        except ExecutorEndedError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    wait_until(lambda: file.exists() and file.read_text(), what="the GIL to be held")
+    second.kill()
+    thread.join(20)
+    assert "was killed by the worker" in str(raised[0])
+
+
+def test_it_counts_as_one_of_the_processes(rig: Rig) -> None:
+    """And is neither idle nor does it count as running."""
+    mine = [own(rig, f"a-{n}") for n in range(2)]
+    assert owned(rig) == 2
+    with rig.lock:
+        assert rig.processes.running == []
+    for n in range(MAX_PROCESSES - 2):
+        rig.gate(f"b-{n}", f"b-{n}")
+    waiting = asked(rig, "c-0")
+    assert not waiting.done()
+    gates["b-0"].set()
+    (third,) = waiting.result(20)
+    for one in (*mine, third):
+        one.close()
+    wait_until(lambda: not owned(rig))
+
+
+def test_it_is_kept_when_another_launcher_takes_over_and_ends_with_the_pool(rig: Rig) -> None:
+    process = own(rig)
+    rig.pool.use(Threads())
+    assert rig.submit("b-0", Answer(2)).result(20) == [2]
+    assert process.run(Answer(1)) == 1
+    rig.pool.close(CancelledError(), 5)
+    with pytest.raises(ExecutorEndedError):
+        process.run(Answer(1))
+
+
+def test_who_waits_for_one_may_give_up(rig: Rig) -> None:
+    for n in range(MAX_PROCESSES):
+        own(rig, f"a-{n}")
+    waiting = asked(rig, "b-0")
+    assert waiting.cancel()
+    with rig.lock:
+        assert len(rig.pool.queue) == 0

@@ -1,0 +1,114 @@
+"""A source whose reader keeps a count in its process, and says where its methods are called; it can be told to hang."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
+
+from heeler import plugin_metrics
+from spark_tasks.config.definition import ConfigDef
+from spark_tasks.errors import DataError
+from spark_tasks.plugins.api import Options, SourceConnector
+
+
+class CountingReader(DataSourceStreamReader):  # type: ignore[misc]
+    """The nth plan ends at n. `do`: what `latestOffset` does once it is not the first time."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = dict(options)
+        self.plans = 0
+
+    def say(self, what: str) -> None:
+        with Path(self.options["folder"], "calls").open("a") as calls:
+            calls.write(f"{what} {os.getpid()}\n")
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's names
+        self.say("initial")
+        return {"n": 0}
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802
+        self.say("latest")
+        self.plans += 1
+        plugin_metrics().counter("plans_total").inc()
+        if self.plans > 1:
+            self.misbehave(self.options.get("do", ""))
+        return {"n": self.plans}
+
+    def misbehave(self, how: str) -> None:
+        match how:
+            case "hold":
+                re.match("(a+)+$", "a" * 60 + "b")  # for ever, with the GIL
+            case "sleep":
+                time.sleep(3600)
+            case "exit":
+                os._exit(7)
+            case "refuse":
+                raise DataError("refused")
+            case "session":
+                SparkSession.builder.getOrCreate()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        self.say("partitions")
+        return [InputPartition((start["n"], end["n"]))]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
+        for n in range(*partition.value):
+            yield (str(n),)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self.say(f"commit-{end['n']}")
+
+    def stop(self) -> None:
+        self.say("stop")
+
+
+class Counting(DataSource):  # type: ignore[misc]
+    def schema(self) -> str:
+        return "value string"
+
+    def streamReader(self, schema: Any) -> CountingReader:  # noqa: N802, ARG002
+        if self.options.get("needs") == "session":
+            SparkSession.builder.getOrCreate()
+        return CountingReader(self.options)
+
+
+class CountingConnector(SourceConnector):
+    yields = "rows"
+    config_def = ConfigDef()
+
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        return Counting(dict(options))
+
+
+class SimpleReader(SimpleDataSourceStreamReader):  # type: ignore[misc]
+    def __init__(self, options: Options) -> None:
+        self.options = dict(options)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        CountingReader.say(self, "initial")  # type: ignore[arg-type]
+        return {"n": 5}
+
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str]], dict[str, Any]]:
+        return iter(()), start
+
+
+class Simple(DataSource):  # type: ignore[misc]
+    def schema(self) -> str:
+        return "value string"
+
+    def simpleStreamReader(self, schema: Any) -> SimpleReader:  # noqa: N802, ARG002
+        return SimpleReader(self.options)
+
+
+class SimpleConnector(CountingConnector):
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        return Simple(dict(options))
