@@ -85,8 +85,9 @@ class Kafka:
     def send(self, topic: str, values: Sequence[str | None], keys: Sequence[str | None] | None = None,
              headers: Any = None, partition: int = -1) -> None:
         """Send records; they are acknowledged when this returns."""
-        # Without idempotence librdkafka may reorder the first requests to a new topic.
-        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5, "enable.idempotence": True,
+        # With more requests at a time, librdkafka may reorder the first ones to a new topic.
+        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5,
+                             "max.in.flight.requests.per.connection": 1,
                              "queue.buffering.max.messages": 500_000, "log_level": 0})
         failed: list[Any] = []
 
