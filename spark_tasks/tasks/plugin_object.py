@@ -22,7 +22,7 @@ from spark_tasks.plugins.api import Connector
 from spark_tasks.task import OwnProcess, PluginCall, TaskContext
 
 T = TypeVar("T")
-_OURS: Final = "spark_tasks."
+_OURS: Final = "spark_tasks.connectors."
 
 
 class WorkerSparkNeededError(ConnectError):
