@@ -34,8 +34,8 @@ from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.chain_cut import Cut
-from spark_tasks.sinks.commits import PendingOffsets
 from spark_tasks.sinks.java_sink_split import java_sink_job
+from spark_tasks.sinks.pending_offsets import PendingOffsets
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, UPKEEP_MS

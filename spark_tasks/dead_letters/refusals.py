@@ -16,7 +16,7 @@ from spark_tasks.config.masking import process_secrets
 from spark_tasks.data.columns import HEADERS_TYPE, LOG_APPEND_SCHEMA, RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
-from spark_tasks.dead_letters.queue import Append, LetterCounts
+from spark_tasks.dead_letters.queue_writes import Append, LetterCounts
 from spark_tasks.errors import ToleranceExceededError, message_of, short_trace, shortened
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.errors.failures import Failure, raise_failure

@@ -8,15 +8,15 @@ from collections.abc import Callable, Collection, Sequence
 
 from pyspark.sql.datasource import DataSourceWriter
 
+from spark_tasks.dead_letters.exactly_once.group_metadata_tracker import LettersKept
+from spark_tasks.dead_letters.exactly_once.queue_search_tracker import LetterMarks
+from spark_tasks.dead_letters.exactly_once.tracker import Marks
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.watcher import EndWatcher
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.sinks.commits import COMMIT_TIMEOUT_MS, PendingOffsets
-from spark_tasks.sinks.letter_marks import LetterMarks
-from spark_tasks.sinks.letters_kept import LettersKept
-from spark_tasks.sinks.marks import Marks
+from spark_tasks.sinks.pending_offsets import COMMIT_TIMEOUT_MS, PendingOffsets
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkResult

@@ -19,10 +19,10 @@ from typing_extensions import override
 from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.data.columns import in_order, size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_in_group import LettersInGroup, sender_of
-from spark_tasks.dead_letters.letters_once import LettersOnce, OnceSender, RepeatingSender, Search
+from spark_tasks.dead_letters.exactly_once.group_metadata_sender import LettersInGroup, sender_of
+from spark_tasks.dead_letters.exactly_once.letter_offsets import WrittenLetters
+from spark_tasks.dead_letters.exactly_once.sender import LettersOnce, OnceSender, RepeatingSender, Search
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
-from spark_tasks.dead_letters.written_letters import WrittenLetters
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, UnknownTopicError
@@ -34,8 +34,8 @@ from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.errors.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
-from spark_tasks.sinks.blame import Blame, blames
-from spark_tasks.sinks.noted_failures import ManyFailuresError, NotedFailures
+from spark_tasks.sinks.failed_rows import ManyFailuresError, NotedFailures
+from spark_tasks.sinks.rejection_streak import Blame, blames
 from spark_tasks.sinks.writes import Reports, WriterRunner, put_failure, raise_if_outage
 from spark_tasks.spark.executor import Outcome, failed_outcome
 from spark_tasks.tasks.pace import MAX_SPLIT_BYTES

@@ -22,10 +22,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceWriter
 from typing_extensions import override
 
-from spark_tasks.dead_letters.letters_in_group import LettersInGroup
-from spark_tasks.dead_letters.letters_once import LettersOnce
+from spark_tasks.dead_letters.exactly_once.group_metadata_sender import LettersInGroup
+from spark_tasks.dead_letters.exactly_once.sender import LettersOnce
 from spark_tasks.dead_letters.queue_topic import QueueTopic
-from spark_tasks.dead_letters.replays import Replays
+from spark_tasks.dead_letters.replay.task_replays import Replays
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.end_watchers import EndWatchers
@@ -37,7 +37,6 @@ from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.api import SinkConnector
-from spark_tasks.sinks.batch_commits import BatchCommits
 from spark_tasks.sinks.loans import Loans
 from spark_tasks.sinks.offsets import SinkOffsets
 from spark_tasks.sinks.replay_commit import commit_replay
@@ -45,6 +44,7 @@ from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.shared_batches import SharedBatches
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit, within_reach
+from spark_tasks.sinks.writer_commits import BatchCommits
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_in_flight import MAX_WAIT_S, BatchCancelledError, BatchInFlight

@@ -21,8 +21,8 @@ from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
 from spark_tasks.plugins.origin import Place, reading_from
 from spark_tasks.plugins.spark_task import as_spark_task
-from spark_tasks.sinks.blame import Blame
-from spark_tasks.sinks.suspects import RowGuesser
+from spark_tasks.sinks.rejection_streak import Blame
+from spark_tasks.sinks.row_guesser import RowGuesser
 
 SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # Kafka Connect's name for the stage's class
 _WORDS: Final = "the sink's writer rejected record {}"

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.dead_letters.refusals import reported
-from spark_tasks.dead_letters.replay_progress import is_progress
+from spark_tasks.dead_letters.replay.source_progress import is_progress
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import phase

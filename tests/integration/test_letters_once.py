@@ -17,10 +17,11 @@ from kafka.errors import CoordinatorNotAvailableError
 from kafka.structs import OffsetAndMetadata
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.dead_letters import letters_once
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_in_group import InGroupSender, LettersInGroup
-from spark_tasks.dead_letters.letters_once import (
+from spark_tasks.dead_letters.exactly_once import sender
+from spark_tasks.dead_letters.exactly_once.group_metadata_sender import InGroupSender, LettersInGroup
+from spark_tasks.dead_letters.exactly_once.letter_offsets import WrittenLetters, parsed
+from spark_tasks.dead_letters.exactly_once.sender import (
     LettersOnce,
     LettersTakenOverError,
     Search,
@@ -28,7 +29,6 @@ from spark_tasks.dead_letters.letters_once import (
     queue_ends,
 )
 from spark_tasks.dead_letters.refusals import Original, Refusals
-from spark_tasks.dead_letters.written_letters import WrittenLetters, parsed
 from spark_tasks.kafka import group_io
 from spark_tasks.kafka.errors import NotAMemberError
 from spark_tasks.kafka.identity import ProducerIdentity
@@ -243,15 +243,15 @@ def test_a_late_attempt_is_fenced_and_one_that_comes_later_finds_the_letters(
     handling = ErrorHandling(sink.name, tolerant=True, queue=dead(sink), with_headers=True, client=client)
     sink.make_topic(topic=dead(sink))
     how = LettersOnce(f"{sink.name}-letters", queue_ends(handling))
-    search = letters_once.already_written
+    search = sender.already_written
 
     def searched(*arguments: Any) -> set[int]:
-        monkeypatch.setattr(letters_once, "already_written", search)
+        monkeypatch.setattr(sender, "already_written", search)
         found = search(*arguments)
         assert send_once(refused(handling, sink.topic, 3, 5), handling, sink.topic, how) == Search((0,), -1)
         return found
 
-    monkeypatch.setattr(letters_once, "already_written", searched)
+    monkeypatch.setattr(sender, "already_written", searched)
     with pytest.raises(LettersTakenOverError):
         send_once(refused(handling, sink.topic, 3, 5), handling, sink.topic, how)
     assert letters(sink) == {b"3": 1, b"5": 1}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from spark_tasks.dead_letters.written_letters import WrittenLetters
+from spark_tasks.dead_letters.exactly_once.group_metadata_tracker import LettersKept
+from spark_tasks.dead_letters.exactly_once.letter_offsets import WrittenLetters
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.sinks.letters_kept import LettersKept
 from spark_tasks.sinks.offsets import SinkOffsets
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings

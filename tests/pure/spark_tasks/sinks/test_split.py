@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_once import RepeatingSender
-from spark_tasks.dead_letters.queue import LetterCounts
+from spark_tasks.dead_letters.exactly_once.sender import RepeatingSender
+from spark_tasks.dead_letters.queue_writes import LetterCounts
 from spark_tasks.dead_letters.refusals import Refusals, Refused
 from spark_tasks.kafka.records import encode
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline

@@ -12,7 +12,7 @@ from spark_tasks.pipeline.errors.database_errors import original_of
 from spark_tasks.pipeline.errors.failures import class_of
 from spark_tasks.pipeline.errors.outages import http_statuses, is_of_record
 from spark_tasks.plugins.origin import Place
-from spark_tasks.sinks.suspects import Proof, RowGuesser
+from spark_tasks.sinks.row_guesser import Proof, RowGuesser
 
 _MAX_CONNECTORS: Final = 4096
 _MANY: Final = 10

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.replays import Replays
+from spark_tasks.dead_letters.replay.task_replays import Replays
 from spark_tasks.errors import BusyError, RetriableError
 from spark_tasks.metrics.task import TaskMetrics
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Refused
-from spark_tasks.dead_letters.replay_order import ReplayOrder
-from spark_tasks.dead_letters.replay_range import LetterRange, ReplayCounts, count_kind
-from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
+from spark_tasks.dead_letters.replay.letter_range import LetterRange, ReplayCounts, count_kind
+from spark_tasks.dead_letters.replay.replayed_offsets import ReplayedOffsets
+from spark_tasks.dead_letters.replay.request import ReplayOrder
 from spark_tasks.errors import BusyError, ConfigError, ConnectError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import UnknownTopicError

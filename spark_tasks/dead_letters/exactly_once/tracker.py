@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 
-from spark_tasks.dead_letters.letters_in_group import LettersInGroup
-from spark_tasks.dead_letters.letters_once import LettersOnce, Search
-from spark_tasks.dead_letters.written_letters import WrittenLetters
+from spark_tasks.dead_letters.exactly_once.group_metadata_sender import LettersInGroup
+from spark_tasks.dead_letters.exactly_once.letter_offsets import WrittenLetters
+from spark_tasks.dead_letters.exactly_once.sender import LettersOnce, Search
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
 

@@ -1,5 +1,5 @@
 """Which records of a task's partitions have a dead letter, for a sink that writes one letter for each bad record and
-whose letters do not name their records (dead_letters/letters_in_group.py).
+whose letters do not name their records (dead_letters/exactly_once/group_metadata_sender.py).
 
 That is committed as the metadata of the group's offset: by executors in the transactions of their letters, and by the
 task with the offsets of its batches, but not during a batch, as that would replace what the executors commit. It is
@@ -21,14 +21,14 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from spark_tasks.dead_letters.letters_in_group import LettersInGroup
-from spark_tasks.dead_letters.letters_once import Search, warn_of_repeats
-from spark_tasks.dead_letters.written_letters import WrittenLetters, parsed
+from spark_tasks.dead_letters.exactly_once.group_metadata_sender import LettersInGroup
+from spark_tasks.dead_letters.exactly_once.letter_offsets import WrittenLetters, parsed
+from spark_tasks.dead_letters.exactly_once.sender import Search, warn_of_repeats
+from spark_tasks.dead_letters.exactly_once.tracker import Marks
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import NotAMemberError
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.transactional_offsets import GroupGeneration
-from spark_tasks.sinks.marks import Marks
 
 
 @dataclass(frozen=True, slots=True)

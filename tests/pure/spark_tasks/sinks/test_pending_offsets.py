@@ -10,8 +10,8 @@ import pytest
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, MetadataTooLargeError, NotAMemberError
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.sinks import commits
-from spark_tasks.sinks.commits import LATE_MS, NOTHING_MS, PendingOffsets
+from spark_tasks.sinks import pending_offsets
+from spark_tasks.sinks.pending_offsets import LATE_MS, NOTHING_MS, PendingOffsets
 
 ONE, TWO = ("t", 0), ("t", 1)
 PAUSE_S = 0.5
@@ -57,7 +57,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(commits, "time", clock)
+    monkeypatch.setattr(pending_offsets, "time", clock)
     return clock
 
 
@@ -169,7 +169,7 @@ def test_offsets_that_are_taken_out_are_not_committed(clock: Clock, group: Group
 def test_no_commit_is_sent_while_one_has_no_response(
     clock: Clock, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commits, "RESPONSE_S", 0.001)
+    monkeypatch.setattr(pending_offsets, "RESPONSE_S", 0.001)
     offsets, group.busy = pending(), True
     offsets.add({ONE: 1})
     offsets.commit_due(group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_tasks.sinks.suspects import RowGuesser
+from spark_tasks.sinks.row_guesser import RowGuesser
 
 ROWS = [
     {"id": 7, "name": "it's", "in": {"n": 5}}, {"id": 12, "name": None, "in": None},

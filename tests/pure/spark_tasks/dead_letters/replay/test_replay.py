@@ -15,10 +15,10 @@ from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import MARKER, PREFIX, DeadLetters, runs
 from spark_tasks.dead_letters.refusals import Refused
-from spark_tasks.dead_letters.replay import Replay, ResumeFrom
-from spark_tasks.dead_letters.replay_order import ReplayOrder
-from spark_tasks.dead_letters.replay_range import LetterRange, ReplayCounts, count_kind
-from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets, ScatteredError
+from spark_tasks.dead_letters.replay.letter_range import LetterRange, ReplayCounts, count_kind
+from spark_tasks.dead_letters.replay.replay import Replay, ResumeFrom
+from spark_tasks.dead_letters.replay.replayed_offsets import ReplayedOffsets, ScatteredError
+from spark_tasks.dead_letters.replay.request import ReplayOrder
 from spark_tasks.errors import ConfigError, ConnectError
 
 NOTHING = np.empty(0, np.int64)

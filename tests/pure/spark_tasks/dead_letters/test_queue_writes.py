@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.dead_letters import queue
+from spark_tasks.dead_letters import queue_writes
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.queue import LetterCounts
+from spark_tasks.dead_letters.queue_writes import LetterCounts
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 
@@ -95,8 +95,8 @@ def broker(monkeypatch):
         def close(self):
             there.closed += 1
 
-    monkeypatch.setattr(queue, "Appender", Appender)
-    monkeypatch.setattr(queue, "shared_cluster", lambda _: None)
+    monkeypatch.setattr(queue_writes, "Appender", Appender)
+    monkeypatch.setattr(queue_writes, "shared_cluster", lambda _: None)
     return there
 
 

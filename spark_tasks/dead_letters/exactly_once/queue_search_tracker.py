@@ -1,5 +1,5 @@
 """Where in the dead letter queue the letters of a task's next records can begin, for a sink that writes one letter for
-each bad record (dead_letters/letters_once.py).
+each bad record (dead_letters/exactly_once/sender.py).
 
 A mark says, for a position in a partition: when the dead letter queue ended at these offsets, no record from that
 position on had a letter yet. So the letters of those records can only be after these offsets. Each partition has two:
@@ -24,12 +24,12 @@ from typing import Final
 from typing_extensions import override
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_once import Ends, LettersOnce, Search, queue_ends
-from spark_tasks.dead_letters.written_letters import WrittenLetters
+from spark_tasks.dead_letters.exactly_once.letter_offsets import WrittenLetters
+from spark_tasks.dead_letters.exactly_once.sender import Ends, LettersOnce, Search, queue_ends
+from spark_tasks.dead_letters.exactly_once.tracker import Marks
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
-from spark_tasks.sinks.marks import Marks
 
 _PREFIX: Final = "heeler-letters:"
 _FORM: Final = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeGuard
 
-from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
+from spark_tasks.dead_letters.replay.replayed_offsets import ReplayedOffsets
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.cluster import TopicPartition
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from spark_tasks.dead_letters.letters_in_group import LettersInGroup
-from spark_tasks.dead_letters.written_letters import WrittenLetters
+from spark_tasks.dead_letters.exactly_once.group_metadata_sender import LettersInGroup
+from spark_tasks.dead_letters.exactly_once.group_metadata_tracker import LettersKept
+from spark_tasks.dead_letters.exactly_once.letter_offsets import WrittenLetters
 from spark_tasks.errors import RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.transactional_offsets import GroupGeneration
-from spark_tasks.sinks.letters_kept import LettersKept
 from tests.rigs.sink_group import MemberInMemory
 
 A, B = ("t", 0), ("t", 1)

@@ -1,4 +1,4 @@
-"""Writes one dead letter for each bad record, as letters_once.py does, if letters do not name their records: without
+"""Writes one dead letter for each bad record, as sender.py does, if letters do not name their records: without
 context headers.
 
 The transaction that writes letters also commits which records have one, as the metadata of the consumer group's offset
@@ -14,14 +14,14 @@ import pyarrow as pa
 from typing_extensions import override
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_once import (
+from spark_tasks.dead_letters.exactly_once.letter_offsets import LONGEST, WrittenLetters, parsed
+from spark_tasks.dead_letters.exactly_once.sender import (
     LettersOnce,
     OnceSender,
     RepeatingSender,
     SearchingSender,
     warn_of_repeats,
 )
-from spark_tasks.dead_letters.written_letters import LONGEST, WrittenLetters, parsed
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import KafkaAuthorizationError, MetadataTooLargeError
 from spark_tasks.kafka.transactional_offsets import GroupGeneration, TransactionalOffset

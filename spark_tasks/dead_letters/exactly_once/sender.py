@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.exactly_once.letter_offsets import WrittenLetters
 from spark_tasks.dead_letters.letters import DeadLetters
-from spark_tasks.dead_letters.queue import write_apart
+from spark_tasks.dead_letters.queue_writes import write_apart
 from spark_tasks.dead_letters.refusals import Refusals
-from spark_tasks.dead_letters.written_letters import WrittenLetters
 from spark_tasks.errors import RetriableError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from spark_tasks.data.columns import RAW_SCHEMA, SCHEMA_KEY
 from spark_tasks.dead_letters.letters import PREFIX
-from spark_tasks.dead_letters.source_records import (
+from spark_tasks.dead_letters.source_letters import (
     PRODUCED,
     RECORD,
     TIMESTAMP,

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.datasource import DataSourceWriter
 
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.sinks.batch_commits import BatchCommits
 from spark_tasks.sinks.split import SinkResult
+from spark_tasks.sinks.writer_commits import BatchCommits
 
 WRITTEN = [SinkResult("t", 0, 5, 5, messages=("a", "b")), SinkResult("t", 1, 3, messages=(None,))]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.dead_letters.written_letters import WrittenLetters, parsed
+from spark_tasks.dead_letters.exactly_once.letter_offsets import WrittenLetters, parsed
 
 OFFSETS = st.sets(st.integers(0, 60) | st.integers(0, 2**62), max_size=60)
 

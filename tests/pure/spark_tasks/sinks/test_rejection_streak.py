@@ -13,8 +13,8 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_tasks.errors import ConnectError, DataError
-from spark_tasks.sinks.blame import Blame
-from spark_tasks.sinks.suspects import RowGuesser
+from spark_tasks.sinks.rejection_streak import Blame
+from spark_tasks.sinks.row_guesser import RowGuesser
 from spark_tasks.sinks.writes import WriterRunner
 
 TRIED: list[int] = []

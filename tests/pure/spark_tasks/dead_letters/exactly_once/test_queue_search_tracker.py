@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_once import Search
+from spark_tasks.dead_letters.exactly_once import queue_search_tracker
+from spark_tasks.dead_letters.exactly_once.queue_search_tracker import LetterMarks, metadata, parsed
+from spark_tasks.dead_letters.exactly_once.sender import Search
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.sinks import letter_marks
-from spark_tasks.sinks.letter_marks import LetterMarks, metadata, parsed
 from tests.rigs.sink_group import MemberInMemory
 
 A, B = ("t", 0), ("t", 1)
@@ -42,7 +42,7 @@ class Rig:
 def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The ends of the queue from now on."""
     now = [4, 0]
-    monkeypatch.setattr(letter_marks, "queue_ends", lambda _handling: tuple(now))
+    monkeypatch.setattr(queue_search_tracker, "queue_ends", lambda _handling: tuple(now))
     return now
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.dead_letters.letters import DeadLetters, Rows
-from spark_tasks.dead_letters.replay_order import ReplayOrder
-from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
+from spark_tasks.dead_letters.replay.replayed_offsets import ReplayedOffsets
+from spark_tasks.dead_letters.replay.request import ReplayOrder
 
 _MAX_BYTES: Final = 64 * 1024 * 1024  # of letters; limits what waits for the end of the range, or is repeated
 _MAX_KINDS: Final = 100  # topics, stages and classes that are counted separately

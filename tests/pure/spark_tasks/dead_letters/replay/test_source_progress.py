@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spark_tasks.dead_letters.replay_progress import check_progress, is_progress, progress_in, progress_offset
-from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
+from spark_tasks.dead_letters.replay.replayed_offsets import ReplayedOffsets
+from spark_tasks.dead_letters.replay.source_progress import check_progress, is_progress, progress_in, progress_offset
 from spark_tasks.errors import ConfigError
 
 PLACE = {"heeler.dead.letters": "dead", "partition": 2}
