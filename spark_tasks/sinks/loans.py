@@ -11,8 +11,9 @@ from typing import Any, Final
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.watcher import EndWatcher
+from spark_tasks.sinks.hang_watch import CUT_OFF_S
 from spark_tasks.sinks.positions import Positions
-from spark_tasks.sinks.shared_batches import CUT_OFF_S, Loan, SharedBatches
+from spark_tasks.sinks.shared_batches import Loan, SharedBatches
 from spark_tasks.sinks.split import SinkResult, SinkSplit
 from spark_tasks.task import TaskContext
 

@@ -7,11 +7,9 @@ takes a fraction of what as many batches would, each with its own thread, messag
 
 A lent task is used only by this thread, until its own thread has it back: to rebalance, pause or stop, and for whatever
 is not simple. That is a batch with records that have to be fetched, an error, a bad record, a slow write, a rebalance.
-A shared split that hangs for CUT_OFF_S is cancelled, and each of its tasks continues on its own, so that only the one
-that hangs does. The time in which its process was ready to run and had no CPU does not count, nor does time in which
-this process did not run: other load must not repeat records. Where it hangs is logged before, by a thread of its own:
-the process has to be asked for that. A split of only one task is not cancelled, as that task would hang again: others
-with its key go on without it.
+A shared split that hangs is cancelled (see HangWatch), and each of its tasks continues on its own, so that only the one
+that hangs is delayed. A split of only one task is not cancelled, because that task would hang again; other tasks with
+its key continue without it.
 """
 
 from __future__ import annotations
@@ -30,16 +28,14 @@ from typing import Any, Final, Protocol
 from spark_tasks.errors import RetriableError
 from spark_tasks.futures import error_of, fail
 from spark_tasks.kafka.group_io import COMMITS_PER_S
+from spark_tasks.sinks.hang_watch import HangWatch
 from spark_tasks.sinks.shared_split import SharedSplit
 from spark_tasks.sinks.split import SinkResult, SinkSplit
 from spark_tasks.task import Engine
 
 _logger = logging.getLogger(__name__)
 
-SHOWN: Final = 5  # ids of tasks in a line of the log
-CUT_OFF_S: Final = 3.0  # for splits that took milliseconds before
 TICK_S: Final = 0.1
-LATE: Final = 3  # ticks; a look at a split that comes later counts as one that came then
 COMMITS_AT_ONCE: Final = max(1, int(COMMITS_PER_S * TICK_S))  # in a tick: many at once delay the records behind them
 ONE_FLIGHT: Final = 0.05  # in the average of how long flights have waited
 # The next shared split starts when the one before it has ended. So, with many tasks, each gets more records instead of
@@ -84,20 +80,15 @@ class Loan:
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A shared split in flight, with the number of each task's splits in it. `started`: when it was submitted;
-    `looked`: when it was last found to be in a process, None if it is in none (time.monotonic). `ready_s`: the engine's
-    at that time; `hung_s`: how long it has run or slept in that process. `cut_off`: it is being cancelled, or others do
-    not wait for it any more.
+    """A shared split in flight, with the number of each task's splits in it. `started`: when it was submitted
+    (time.monotonic). `watch`: None before the first tick, when most splits have ended.
     """
 
     key: Hashable
     loans: list[tuple[Loan, int]]
     future: Future[list[Any]]
     started: float = field(default_factory=time.monotonic)
-    looked: float | None = None
-    ready_s: float = 0.0
-    hung_s: float = 0.0
-    cut_off: bool = False
+    watch: HangWatch | None = None
 
 
 class SharedBatches:
@@ -315,45 +306,15 @@ class SharedBatches:
             self._changed.notify_all()
 
     def _cut_off(self, now: float) -> None:
-        """Ends splits that hang. One that a process has declined waits again; that does not count as hanging."""
+        """Cancels splits that hang. One of a single task only leaves the other tasks with its key to later splits."""
         for flight in tuple(self._flights.values()):
-            self._look_at(flight, now)
-            if flight.hung_s > CUT_OFF_S and not flight.cut_off:
-                flight.cut_off = True
-                if len(flight.loans) == 1:
-                    del self._flights[flight.key]
-                    continue
-                try:
-                    threading.Thread(target=self._cut_off_here, args=(flight,), name="cut-off", daemon=True).start()
-                except RuntimeError:  # the system has no thread left; the split has to end nevertheless
-                    self._report_and_cancel(flight, None)
-
-    def _look_at(self, flight: _Flight, now: float) -> None:
-        if not self._engine.runs(flight.future):
-            flight.looked, flight.hung_s = None, 0.0
-            return
-        ready_s, before = self._engine.ready_s(flight.future), flight.looked
-        if before is not None:
-            waited_s = max(0.0, ready_s - flight.ready_s)  # less than before: another process has the split
-            flight.hung_s += max(0.0, min(now - before, LATE * TICK_S) - waited_s)
-        flight.looked, flight.ready_s = now, ready_s
-
-    def _cut_off_here(self, flight: _Flight) -> None:
-        where = None
-        try:
-            where = self._engine.where(flight.future)
-        except Exception:  # whatever it is, the split has to end
-            _logger.exception("Could not find out where a shared split hangs")
-        if not flight.future.done():  # meanwhile
-            self._report_and_cancel(flight, where)
-
-    def _report_and_cancel(self, flight: _Flight, where: str | None) -> None:
-        ids = [loan.task.id for loan, _ in flight.loans]
-        some = ", ".join(ids[:SHOWN]) + (f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else "")
-        _logger.warning("Cancelling a split that %d tasks share (%s): it has run for more than %g s. Each task repeats "
-                        "its records in a split of its own", len(ids), some, CUT_OFF_S,
-                        extra={"heeler_about": ids[0].rpartition("-")[0], "below": where or ""})
-        self._engine.cancel(flight.future)
+            watch = flight.watch = flight.watch or HangWatch(self._engine, flight.future)
+            if not watch.hangs(now):
+                continue
+            if len(flight.loans) == 1:
+                del self._flights[flight.key]
+            else:
+                watch.cancel([loan.task.id for loan, _ in flight.loans])
 
     def _commit(self) -> None:
         """Commits the offsets of the next few tasks for which that is due."""

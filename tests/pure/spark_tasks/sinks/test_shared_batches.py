@@ -14,7 +14,7 @@ import pytest
 
 from spark_tasks.errors import RetriableError
 from spark_tasks.futures import complete, fail
-from spark_tasks.sinks import shared_batches
+from spark_tasks.sinks import hang_watch, shared_batches
 from spark_tasks.sinks.shared_batches import ONE_FLIGHT, Loan, SharedBatches
 from spark_tasks.spark.context import ExecutorEndedError
 from tests.rigs.support import wait_until
@@ -25,11 +25,6 @@ class Engine:
 
     def __init__(self) -> None:
         self.flights: list[tuple[str, Any, Future[list[Any]]]] = []
-        self.declined = False
-        self.starved = False
-        self.slow_look_s = 0.0
-        self.looks = 0
-        self.stack: Exception | str = "in write"
         self.asked, self.answers = threading.Event(), threading.Event()
         self.answers.set()
 
@@ -42,19 +37,15 @@ class Engine:
         fail(batch, CancelledError("a batch was cancelled"))
 
     def runs(self, batch: Future[list[Any]]) -> bool:
-        self.looks += 1
-        return batch.running() and not self.declined
+        return batch.running()
 
     def ready_s(self, _batch: Future[list[Any]]) -> float:
-        time.sleep(self.slow_look_s)
-        return 100.0 + time.monotonic() if self.starved else 0.0
+        return 0.0
 
     def where(self, _batch: Future[list[Any]]) -> str:
         self.asked.set()
         assert self.answers.wait(10)
-        if isinstance(self.stack, Exception):
-            raise self.stack
-        return self.stack
+        return "in write"
 
     def begin(self) -> None:
         self.flights[-1][2].set_running_or_notify_cancel()
@@ -287,53 +278,11 @@ def two_in_a_flight(rig: Rig) -> list[tuple[Task, Loan]]:
     return pair
 
 
-def test_a_split_that_is_starved_is_not_cut_off_until_it_hangs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.1)
-    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
-    (task, _), _ = two_in_a_flight(rig)
-    rig.engine.starved = True
-    rig.engine.begin()
-    begun = time.monotonic()
-    wait_until(lambda: time.monotonic() - begun > 0.5 or task.woken.is_set())
-    assert not task.woken.is_set()
-    rig.engine.starved = False
-    assert task.woken.wait(5)
-
-
-def test_a_split_that_another_process_has_by_now_is_not_cut_off_for_that(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Which has waited less for a CPU since its start."""
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 60.0)
-    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
-    (task, _), _ = two_in_a_flight(rig)
-    rig.engine.starved = True
-    rig.engine.begin()
-    looks = rig.engine.looks
-    wait_until(lambda: rig.engine.looks > looks + 2)
-    assert rig.engine.ready_s(Future()) > 60.0, "the figure that falls"
-    rig.engine.starved, looks = False, rig.engine.looks
-    wait_until(lambda: rig.engine.looks > looks + 2 or task.woken.is_set())
-    assert not task.woken.is_set()
-
-
-def test_time_in_which_this_process_did_not_run_does_not_count(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.5)
-    monkeypatch.setattr(shared_batches, "TICK_S", 0.01)
-    (task, _), _ = two_in_a_flight(rig)
-    rig.engine.slow_look_s = 0.3  # as if it had been suspended
-    rig.engine.begin()
-    wait_until(lambda: rig.engine.looks > 5 or task.woken.is_set())
-    assert not task.woken.is_set()
-    rig.engine.end("A", "B")
-    wait_until(lambda: task.collected == [["A"]])
-
-
 def test_a_task_alone_in_a_split_that_hangs_is_not_cut_off_but_others_go_on(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would hang again, and its records be repeated for nothing."""
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
+    monkeypatch.setattr(hang_watch, "CUT_OFF_S", 0.05)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
     task, loan = rig.lend("c-0", ["a"], ["c"])
     rig.shared.look([loan])
@@ -360,25 +309,15 @@ def test_a_task_alone_in_a_split_that_hangs_is_not_cut_off_but_others_go_on(
     assert not task.woken.is_set()
 
 
-@pytest.mark.parametrize("stack", ["in write", OSError("no such file")])
-def test_a_split_that_hangs_is_cut_off(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stack: Exception | str
-) -> None:
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
+def test_the_tasks_of_a_split_that_hangs_continue_on_their_own(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hang_watch, "CUT_OFF_S", 0.05)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
-    rig.engine.stack = stack
     pair = two_in_a_flight(rig)
     rig.engine.begin()
     for task, loan in pair:
         assert task.woken.wait(5)
         assert rig.shared.take_back(loan, 5)
         assert isinstance(loan.outcome, RetriableError)
-    [record] = [record for record in caplog.records if "Cancelling a split" in record.getMessage()]
-    assert record.getMessage() == (
-        "Cancelling a split that 2 tasks share (c-0, c-1): it has run for more than 0.05 s. Each task repeats its "
-        "records in a split of its own")
-    below = "in write" if stack == "in write" else ""
-    assert (vars(record)["heeler_about"], vars(record)["below"]) == ("c", below)
 
 
 def test_tasks_are_served_although_the_thread_could_not_be_started_at_first(
@@ -395,27 +334,11 @@ def test_tasks_are_served_although_the_thread_could_not_be_started_at_first(
     rig.flights(1)
 
 
-def test_a_split_is_cut_off_although_no_thread_can_be_started(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    (task, loan), _ = two_in_a_flight(rig)
-
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
-    rig.engine.begin()
-    assert task.woken.wait(5)
-    assert isinstance(loan.outcome, RetriableError)
-    assert "Cancelling a split" in caplog.text
-
-
 @pytest.mark.parametrize("ends", [True, False])
 def test_other_tasks_do_not_wait_for_the_stack_of_a_split_that_is_cut_off(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, ends: bool
 ) -> None:
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
+    monkeypatch.setattr(hang_watch, "CUT_OFF_S", 0.05)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
     rig.engine.answers.clear()
     (task, loan), (_, second) = two_in_a_flight(rig)
@@ -439,23 +362,6 @@ def test_other_tasks_do_not_wait_for_the_stack_of_a_split_that_is_cut_off(
     assert rig.shared.take_back(second, 5)
     wait_until(lambda: not any(thread.name == "cut-off" for thread in threading.enumerate()))
     assert ("Cancelling a split" in caplog.text) is not ends
-
-
-def test_a_split_that_waits_again_because_a_process_has_declined_it_is_not_cut_off(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.0)
-    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
-    rig.engine.declined = True
-    (task, loan), _ = two_in_a_flight(rig)
-    rig.engine.begin()
-    before = rig.engine.looks
-    wait_until(lambda: rig.engine.looks > before + 3 or task.woken.is_set())
-    assert not task.woken.is_set()
-    rig.engine.end("A", "B")
-    wait_until(lambda: task.collected)
-    assert rig.shared.take_back(loan, 5)
-    assert loan.outcome is None
 
 
 def test_offsets_are_committed_while_no_records_arrive(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
