@@ -1,4 +1,4 @@
-"""Decides whether a writer that refuses one record after the other means the records."""
+"""Decides whether a writer that refuses one record after the other does so because of the records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_TEXT: Final = 2000  # characters of a message that are compared
 _VARYING: Final = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\d+")  # addresses, ids of requests, times
 
 
-class Blame:
+class RejectionStreak:
     """The records of a partition that a writer has refused one after the other, while it has accepted none.
 
     The rule: if ten records in succession are refused with the same error, and the error does not change with the
@@ -38,99 +38,100 @@ class Blame:
 
     The exceptions:
 
-    - An error that can mean nothing but the record is always believed.
-    - An error that usually means a value is believed for 1,000 records. But if a search accepts nothing and ends with
-      ten or more records that have the same error, it is not believed.
-    - Once a search has accepted a record, the target was available, so refused records are believed. Only if none of
-      the last ten of the batch is accepted, or none of 1,000 in succession, are the last ten judged by the rule: the
-      target may have become unavailable meanwhile.
+    - An error that can only be caused by the record is always attributed to it.
+    - An error that is usually caused by a value may be the same for 1,000 records in succession, not only for ten. But
+      the rule decides if the writer accepts nothing of a batch that ends with ten or more records with the same error.
+    - Once the writer has accepted a record of the batch, the target was available, so the records that are refused then
+      are bad. Only if none of the last ten of the batch is accepted, or none of 1,000 in succession, does the rule
+      decide about the last ten: the target may have become unavailable meanwhile.
     """
 
-    def __init__(self, *, believes: bool = False) -> None:
-        """`believes`: all refused records are bad, however many there are."""
-        self._believes = believes
-        self._same: tuple[type[Exception], str] | None = None  # the class and the text of the last error
-        self._count = self._here = 0  # also in earlier batches; in this one
-        self._believed = 0  # records of this batch whose own error it was
-        self._weakly = 0  # records of this batch that do not count, because of small numbers in their errors
-        self._by_chance = False  # an error has changed, but not with its record: small numbers prove nothing
-        self._first_offset = self._last_offset = -1  # of those that count
+    def __init__(self, *, trusting: bool = False) -> None:
+        """`trusting`: all refused records are bad, however many there are."""
+        self._trusting = trusting
+        self._last_error: tuple[type[Exception], str] | None = None  # its class and text
+        # Records whose errors are not attributed to them: in all batches of the streak, and in this batch.
+        self._count = self._count_in_batch = 0
+        self._attributed = 0  # records of this batch to which their errors are attributed
+        self._weakly_attributed = 0  # those that do not count only because of small numbers in their errors
+        self._numbers_are_chance = False  # an error has changed, but not with its record, so they prove nothing
+        self._first_offset = self._last_offset = -1  # of the counted records
         self._accepted = False  # in this batch
-        self._after = 0  # records that were refused since
+        self._since_accepted = 0  # records that were refused since then
         self._latest: deque[tuple[Exception, int, int]] = deque(maxlen=_MANY)  # the last ones of these
 
-    def begin(self) -> None:
-        """A search in a batch begins."""
-        self._here = self._after = self._believed = self._weakly = 0
+    def begin_batch(self) -> None:
+        """The search for the bad records of a batch begins."""
+        self._count_in_batch = self._since_accepted = self._attributed = self._weakly_attributed = 0
         self._accepted = False
 
     def accepted(self) -> None:
         """The writer has accepted records."""
-        self._count = self._here = self._after = self._weakly = 0
-        self._accepted, self._by_chance = True, False
+        self._count = self._count_in_batch = self._since_accepted = self._weakly_attributed = 0
+        self._accepted, self._numbers_are_chance = True, False
 
     def refused(self, error: Exception, row: int, offset: int, guesser: RowGuesser) -> None:
         """Adds a record that was refused alone: `row` of the batch. Raises ConnectError if there are too many."""
         if self._accepted:
             self._latest.append((error, row, offset))
-            self._after += 1
-            if self._after == _MANY_OF_VALUES:
+            self._since_accepted += 1
+            if self._since_accepted == _MANY_OF_VALUES:
                 self._judge_latest(guesser)
             return
         client = original_of(error)  # SQLAlchemy adds the record's values to the text
         error = client if isinstance(client, Exception) else error
         text = message_of(error)[:_MAX_TEXT]
-        before, self._same = self._same, (type(error), text)
-        if self._believes or is_of_record(error):
-            self._believe()
+        before, self._last_error = self._last_error, (type(error), text)
+        if self._trusting or is_of_record(error):
+            self._attribute()
             return
         if before is None or before[0] is not type(error) or _VARYING.sub("#", before[1]) != _VARYING.sub("#", text):
-            self._count = self._here = self._weakly = 0
-            self._by_chance = False
-        elif before[1] != text and self._believes_proof(guesser.proof(before[1], text, row)):
+            self._count = self._count_in_batch = self._weakly_attributed = 0
+            self._numbers_are_chance = False
+        elif before[1] != text and self._attributes(guesser.proof(before[1], text, row)):
             return
-        self._here += 1
+        self._count_in_batch += 1
         if offset < self._first_offset:  # the offsets were reset
             self._count = 0
         if not self._count:
             self._first_offset = offset
         if offset > self._last_offset or not self._count:  # a batch that is repeated does not count twice
             self._count, self._last_offset = self._count + 1, offset
-        if self._count >= (_MANY_OF_VALUES if _means_value(error) else _MANY):
+        if self._count >= (_MANY_OF_VALUES if _is_of_value(error) else _MANY):
             raise self._error(error)
 
-    def ended(self, last: Exception | None, guesser: RowGuesser) -> None:
+    def end_batch(self, last: Exception | None, guesser: RowGuesser) -> None:
         """The search has ended; `last`: the error of the record that was refused last. May raise ConnectError."""
-        if self._after >= _MANY:
+        if self._since_accepted >= _MANY:
             self._judge_latest(guesser)
-        if last is not None and self._here >= _MANY and not self._believed:
+        if last is not None and self._count_in_batch >= _MANY and not self._attributed:
             raise self._error(last)
 
-    def _believe(self) -> None:
-        self._count = self._here = self._weakly = 0
-        self._believed += 1
+    def _attribute(self) -> None:
+        self._count = self._count_in_batch = self._weakly_attributed = 0
+        self._attributed += 1
 
-    def _believes_proof(self, proof: Proof) -> bool:
+    def _attributes(self, proof: Proof) -> bool:
         if proof is Proof.STRONG:
-            self._believe()
+            self._attribute()
             return True
-        if proof is Proof.WEAK and not self._by_chance:
-            self._weakly += self._here + 1
-            self._count = self._here = 0
+        if proof is Proof.WEAK and not self._numbers_are_chance:
+            self._weakly_attributed += self._count_in_batch + 1
+            self._count = self._count_in_batch = 0
             return True
-        self._by_chance = True
-        self._count += self._weakly
-        self._here += self._weakly
-        self._weakly = 0
+        self._numbers_are_chance = True
+        self._count += self._weakly_attributed
+        self._count_in_batch += self._weakly_attributed
+        self._weakly_attributed = 0
         return False
 
     def _judge_latest(self, guesser: RowGuesser) -> None:
-        blame = Blame(believes=self._believes)
+        streak = RejectionStreak(trusting=self._trusting)
         for error, row, offset in self._latest:
-            blame.refused(error, row, offset, guesser)
+            streak.refused(error, row, offset, guesser)
 
     def _error(self, error: Exception) -> ConnectError:
-        count = max(self._count, self._here)
+        count = max(self._count, self._count_in_batch)
         wrong = ConnectError(
             f"the sink's writer has refused {count} records in succession, each of them alone, "
             f"always with the same error, which does not change with them. So the target or the writer is at fault "
@@ -142,12 +143,12 @@ class Blame:
 
 
 @lru_cache(maxsize=_MAX_CONNECTORS)
-def blames(connector: str) -> dict[Place, Blame]:  # noqa: ARG001 - the cache's key
-    """Returns what is known of the connector's partitions of whose last batch the writer has accepted nothing. Kept in
-    the process that runs the splits, also if the task is restarted or the partition goes to another task.
+def streaks_of(connector: str) -> dict[Place, RejectionStreak]:  # noqa: ARG001 - the cache's key
+    """Returns the streaks of the connector's partitions of whose last batch the writer has accepted nothing. They stay
+    in the process that runs the splits, even if the task is restarted or the partition is assigned to another task.
     """
     return {}
 
 
-def _means_value(error: Exception) -> bool:
+def _is_of_value(error: Exception) -> bool:
     return isinstance(error, _OF_VALUES) or not _OF_CONTENT.isdisjoint(http_statuses(error))

@@ -22,8 +22,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceWriter
 from typing_extensions import override
 
-from spark_tasks.dead_letters.exactly_once.group_metadata_sender import LettersInGroup
-from spark_tasks.dead_letters.exactly_once.sender import LettersOnce
+from spark_tasks.dead_letters.exactly_once.plans import SendPlan
 from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.dead_letters.replay.task_replays import Replays
 from spark_tasks.errors import ConnectError, RetriableError
@@ -44,7 +43,7 @@ from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.shared_batches import SharedBatches
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit, within_reach
-from spark_tasks.sinks.writer_commits import BatchCommits
+from spark_tasks.sinks.writer_commits import WriterCommits
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_in_flight import MAX_WAIT_S, BatchCancelledError, BatchInFlight
@@ -115,7 +114,7 @@ class SinkTask(TaskRunner):
     def _start(self) -> None:
         _ = self._pipeline.stages  # an invalid converter or transform fails here, not in the first batch
         self._writer = writer_of(data_source_of(self._connector, self._context.config))
-        self._commits = BatchCommits(self._writer, self._metrics)
+        self._commits = WriterCommits(self._writer, self._metrics)
         settings = self._settings
         job = SinkJob(
             settings.client, settings.isolation, self._connector.accepts, self._pipeline, pickled(self._writer),
@@ -131,7 +130,7 @@ class SinkTask(TaskRunner):
         """None if the task cannot share batches, which end in a thread that must not run a plugin's code."""
         settings = self._settings
         if (
-            self._shared is None or type(self._pipeline) is not SinkPipeline or self._offsets.marks.active
+            self._shared is None or type(self._pipeline) is not SinkPipeline or self._offsets.letters.active
             or not self._commits.are_empty or settings.isolation != "read_uncommitted"
         ):
             return None
@@ -199,7 +198,7 @@ class SinkTask(TaskRunner):
         if not offsets.begin([one[0] for one in ranges]):
             return Progress()
         self._metrics.add_phase("plan", time.perf_counter() - begun)
-        splits = [DeferredSplit(partial(self._split, number, tp, start, end, offsets.marks.of(tp)),
+        splits = [DeferredSplit(partial(self._split, number, tp, start, end, offsets.letters.plan(tp)),
                                 self._size.seconds(end - start)) for number, (tp, start, end) in enumerate(ranges)]
         self._flight = Flight(self._begin(splits, consumer))
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
@@ -236,7 +235,7 @@ class SinkTask(TaskRunner):
         return self._consumer
 
     def _split(
-        self, number: int, tp: TopicPartition, start: int, end: int, letters: LettersOnce | LettersInGroup | None
+        self, number: int, tp: TopicPartition, start: int, end: int, letters: SendPlan | None
     ) -> SinkSplit:
         """Creates the split of a planned range, extended by records that have arrived while it waited for a process."""
         positions = self._offsets.positions

@@ -16,7 +16,7 @@ from spark_tasks.sinks.split import SinkResult
 _logger = logging.getLogger(__name__)
 
 
-class BatchCommits:
+class WriterCommits:
     """The batches of a task."""
 
     def __init__(self, writer: DataSourceWriter, metrics: TaskMetrics) -> None:

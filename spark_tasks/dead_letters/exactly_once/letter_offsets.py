@@ -20,8 +20,8 @@ Run = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenLetters:
-    """`runs`: of offsets, in ascending order, with a gap between two of them."""
+class LetterOffsets:
+    """A set of offsets. `runs`: in ascending order, with a gap between two of them."""
 
     runs: tuple[Run, ...] = ()
 
@@ -31,21 +31,21 @@ class WrittenLetters:
         at = bisect_right(self.runs, (offset, offset + 1)) - 1  # the last run that begins at the offset or before it
         return any(first <= offset < end for first, end in self.runs[max(at, 0) : at + 2])
 
-    def with_more(self, offsets: Iterable[int]) -> WrittenLetters:
-        """Returns these and others."""
-        return WrittenLetters(tuple(_merged(sorted([*self.runs, *((offset, offset + 1) for offset in offsets)]))))
+    def with_more(self, offsets: Iterable[int]) -> LetterOffsets:
+        """Returns these offsets and others."""
+        return LetterOffsets(tuple(_merged(sorted([*self.runs, *((offset, offset + 1) for offset in offsets)]))))
 
-    def since(self, offset: int) -> WrittenLetters:
-        """Returns those of records from an offset on."""
-        return WrittenLetters(tuple((max(first, offset), end) for first, end in self.runs if end > offset))
+    def since(self, offset: int) -> LetterOffsets:
+        """Returns the offsets from `offset` on."""
+        return LetterOffsets(tuple((max(first, offset), end) for first, end in self.runs if end > offset))
 
-    def text(self) -> str:
-        """Returns the metadata, which `parsed` reads; see `noted`."""
-        return self.noted()[0]
+    def metadata(self) -> str:
+        """Returns the metadata, which `parsed` reads; see `metadata_within`."""
+        return self.metadata_within(LONGEST)[0]
 
-    def noted(self, longest: int = LONGEST) -> tuple[str, WrittenLetters]:
-        """Returns the metadata, and the letters in it. If that of all would be longer than `longest`, which takes more
-        than a thousand runs far apart from each other, or if there are very many, the first ones are left out.
+    def metadata_within(self, longest: int) -> tuple[str, LetterOffsets]:
+        """Returns metadata of at most `longest` characters, and the offsets in it: without the first ones if there are
+        too many runs. 4096 characters are enough for more than a thousand runs that are far apart.
         """
         kept, text = 0, _text(())
         limit, some, grows = min(len(self.runs), _MAX_RUNS), min(len(self.runs), _FEW), True
@@ -56,11 +56,11 @@ class WrittenLetters:
             else:
                 limit, grows = some - 1, False
             some = min(2 * some, limit) if grows else (kept + limit + 1) // 2
-        return text, WrittenLetters(self.runs[len(self.runs) - kept :])
+        return text, LetterOffsets(self.runs[len(self.runs) - kept :])
 
 
-def parsed(text: str) -> WrittenLetters | None:
-    """Returns the letters in a group offset's metadata; None if it has none of these."""
+def parsed(text: str) -> LetterOffsets | None:
+    """Returns the offsets in the metadata of a group's offset; None if it is other metadata."""
     if not text.startswith(_PREFIX):
         return None
     reader = zlib.decompressobj()
@@ -75,7 +75,7 @@ def parsed(text: str) -> WrittenLetters | None:
     for gap, length in zip(numbers[::2], numbers[1::2], strict=False):
         runs.append((end + gap, end + gap + length))
         end += gap + length
-    return WrittenLetters(tuple(runs))
+    return LetterOffsets(tuple(runs))
 
 
 def _merged(runs: Iterable[Run]) -> Iterator[Run]:

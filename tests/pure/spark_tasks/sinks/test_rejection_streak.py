@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_tasks.errors import ConnectError, DataError
-from spark_tasks.sinks.rejection_streak import Blame
+from spark_tasks.sinks.rejection_streak import RejectionStreak
 from spark_tasks.sinks.row_guesser import RowGuesser
 from spark_tasks.sinks.writes import WriterRunner
 
@@ -58,10 +58,12 @@ def batch(size: int, start: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"offset": offsets, "value": [3 * offset + 1000 for offset in offsets]})
 
 
-def search(writer: Refusing, size: int, start: int = 0, blame: Blame | None = None) -> tuple[list[int], list[int]]:
+def search(
+    writer: Refusing, size: int, start: int = 0, streak: RejectionStreak | None = None
+) -> tuple[list[int], list[int]]:
     """Returns what was written, and the offsets that were refused."""
     runner = WriterRunner(cloudpickle.dumps(writer), "records", None, tolerant=True, refuse=print)
-    messages, reports = runner.write_accepted([batch(size, start)], blame=blame)
+    messages, reports = runner.write_accepted([batch(size, start)], streak=streak)
     return [number for message in messages for number in message], [offset for offset, _ in reports]
 
 
@@ -84,7 +86,7 @@ def test_none_is_refused_if_the_target_accepts_nothing_and_its_error_means_no_re
     assert len(tried) < 100
 
 
-def test_errors_of_values_are_believed_as_long_as_others_may_follow(tried: list[int]) -> None:
+def test_errors_of_values_are_attributed_to_records_as_long_as_others_may_follow(tried: list[int]) -> None:
     """JSONDecodeError, for example, is raised for the answer of a proxy whose service is away."""
     proxy = Refusing(lambda _: ValueError("Expecting value: line 1 column 1 (char 0)"))
     with pytest.raises(ConnectError, match="refused 100 records in succession"):
@@ -109,12 +111,12 @@ def test_all_are_refused_if_the_errors_mean_the_records(error: Callable[[int], E
 def refusals(values: list[Any], text: str) -> list[int]:
     """Returns the offsets that are refused if all records are, with the value in the error's text."""
     records = pa.RecordBatch.from_pydict({"offset": range(100, 100 + len(values)), "value": [{"v": v} for v in values]})
-    guesser, blame = RowGuesser([records]), Blame()
-    blame.begin()
+    guesser, streak = RowGuesser([records]), RejectionStreak()
+    streak.begin_batch()
     for row, value in enumerate(values):
         error = StoreError(text.format(value))
-        blame.refused(error, row, 100 + row, guesser)
-    blame.ended(error, guesser)
+        streak.refused(error, row, 100 + row, guesser)
+    streak.end_batch(error, guesser)
     return list(range(100, 100 + len(values)))
 
 
@@ -152,15 +154,15 @@ def test_small_numbers_that_are_in_errors_by_chance_excuse_no_outage(seed: int, 
     records = pa.RecordBatch.from_pydict({
         "offset": range(100, 100 + size), "value": [dict(zip(columns, row, strict=True)) for row in zip(
             *columns.values(), strict=True)]})
-    guesser, blame = RowGuesser([records]), Blame()
-    blame.begin()
+    guesser, streak = RowGuesser([records]), RejectionStreak()
+    streak.begin_batch()
 
     def refuse_all() -> None:
         error = StoreError()
         for row in range(size):
             error = StoreError(f"upstream call failed after {draw.randint(1, 9)} ms")
-            blame.refused(error, row, 100 + row, guesser)
-        blame.ended(error, guesser)
+            streak.refused(error, row, 100 + row, guesser)
+        streak.end_batch(error, guesser)
 
     with pytest.raises(ConnectError, match=r"refused \d+ records in succession"):
         refuse_all()
@@ -211,12 +213,12 @@ def test_a_bulk_request_that_refuses_values_may_refuse_many() -> None:
 
 
 def test_offsets_that_were_reset_begin_a_new_count() -> None:
-    writer, blame = Refusing(lambda _: StoreError("away")), Blame()
-    search(writer, 3, 1000, blame)
+    writer, streak = Refusing(lambda _: StoreError("away")), RejectionStreak()
+    search(writer, 3, 1000, streak)
     for start in (0, 3, 6):
-        search(writer, 3, start, blame)
+        search(writer, 3, start, streak)
     with pytest.raises(ConnectError, match="refused 10 records in succession"):
-        search(writer, 3, 9, blame)
+        search(writer, 3, 9, streak)
 
 
 def test_few_are_refused_whatever_the_error() -> None:
@@ -231,10 +233,10 @@ def test_a_target_that_goes_away_during_a_search_costs_no_record() -> None:
         with pytest.raises(ConnectError, match="refused 10 records in succession"):
             search(away, size)
     assert search(away, 30)[1] == [10, *range(21, 30)]
-    blame = Blame()
+    streak = RejectionStreak()
     with pytest.raises(ConnectError, match="refused 10 records in succession"):
-        search(away, 100, blame=blame)
-    assert search(away, 21, blame=blame)[1] == [10], "the next batch begins anew"
+        search(away, 100, streak=streak)
+    assert search(away, 21, streak=streak)[1] == [10], "the next batch begins anew"
 
 
 def test_many_bad_records_in_the_middle_are_refused() -> None:
@@ -246,20 +248,21 @@ def test_many_bad_records_in_the_middle_are_refused() -> None:
 
 def test_records_of_small_batches_count_together_and_each_once() -> None:
     """With three records a second, no batch has ten."""
-    writer, blame = Refusing(lambda _: StoreError("away")), Blame()
+    writer, streak = Refusing(lambda _: StoreError("away")), RejectionStreak()
     for start in (0, 3, 3, 3, 6):  # one batch is repeated
-        assert search(writer, 3, start, blame) == ([], list(range(start, start + 3)))
+        assert search(writer, 3, start, streak) == ([], list(range(start, start + 3)))
     for _ in range(2):
         with pytest.raises(ConnectError, match="refused 10 records in succession"):
-            search(writer, 3, 9, blame)
+            search(writer, 3, 9, streak)
 
 
 def test_a_batch_that_was_refused_as_a_whole_is_refused_again_when_it_is_repeated() -> None:
-    writer, blame = Refusing(lambda _: ValueError("away")), Blame()
+    writer, streak = Refusing(lambda _: ValueError("away")), RejectionStreak()
     for _ in range(3):
         with pytest.raises(ConnectError, match="refused 20 records in succession"):
-            search(writer, 20, 0, blame)
+            search(writer, 20, 0, streak)
 
 
-def test_a_replay_of_dead_letters_believes_the_writer() -> None:
-    assert search(Refusing(lambda _: StoreError("no")), 50, blame=Blame(believes=True)) == ([], list(range(50)))
+def test_a_replay_of_dead_letters_trusts_the_writer() -> None:
+    writer, streak = Refusing(lambda _: StoreError("no")), RejectionStreak(trusting=True)
+    assert search(writer, 50, streak=streak) == ([], list(range(50)))

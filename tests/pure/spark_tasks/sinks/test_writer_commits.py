@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceWriter
 
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sinks.split import SinkResult
-from spark_tasks.sinks.writer_commits import BatchCommits
+from spark_tasks.sinks.writer_commits import WriterCommits
 
 WRITTEN = [SinkResult("t", 0, 5, 5, messages=("a", "b")), SinkResult("t", 1, 3, messages=(None,))]
 
@@ -32,7 +32,7 @@ class Noting(Silent):
 
 def test_a_batch_with_records_is_committed_with_all_messages() -> None:
     writer = Noting()
-    commits = BatchCommits(writer, TaskMetrics())
+    commits = WriterCommits(writer, TaskMetrics())
     commits.commit(WRITTEN[1:])
     assert writer.calls == [], "nobody has written anything"
     commits.commit(WRITTEN)
@@ -41,11 +41,11 @@ def test_a_batch_with_records_is_committed_with_all_messages() -> None:
 
 def test_an_error_while_a_batch_is_aborted_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     writer = Noting()
-    BatchCommits(writer, TaskMetrics()).abort(WRITTEN[:1])
+    WriterCommits(writer, TaskMetrics()).abort(WRITTEN[:1])
     assert writer.calls == [("abort", ["a", "b"])]
     assert "the target is away" in caplog.text
 
 
 @pytest.mark.parametrize(("writer", "empty"), [(Silent(), True), (Noting(), False)])
 def test_whether_a_plugin_does_anything_when_a_batch_ends(writer: DataSourceWriter, empty: bool) -> None:
-    assert BatchCommits(writer, TaskMetrics()).are_empty is empty
+    assert WriterCommits(writer, TaskMetrics()).are_empty is empty

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.exactly_once import queue_search_tracker
-from spark_tasks.dead_letters.exactly_once.queue_search_tracker import LetterMarks, metadata, parsed
-from spark_tasks.dead_letters.exactly_once.sender import Search
+from spark_tasks.dead_letters.exactly_once.plans import QueueSearchResult
+from spark_tasks.dead_letters.exactly_once.queue_search_tracker import QueueSearchTracker, metadata, parsed
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import TopicPartition
 from tests.rigs.sink_group import MemberInMemory
@@ -24,18 +24,18 @@ class Rig:
     def __init__(self) -> None:
         self.group: Any = MemberInMemory()
         self.flushed = 0
-        self.marks = LetterMarks(ErrorHandling(), "g")
-        self.marks.activate("c-0")
+        self.tracker = QueueSearchTracker(ErrorHandling(), "g")
+        self.tracker.activate("c-0")
 
-    def complete(self, positions: Mapping[TopicPartition, int]) -> None:
-        self.marks.complete(lambda: positions, self.group, self._flush, 1)
+    def look_up(self, positions: Mapping[TopicPartition, int]) -> None:
+        self.tracker.look_up(lambda: positions, self.group, self._flush, 1)
 
     def _flush(self) -> None:
         self.flushed += 1
 
     def since(self, partition: TopicPartition) -> Any:
-        how = self.marks.of(partition)
-        return None if how is None else how.since
+        plan = self.tracker.plan(partition)
+        return None if plan is None else plan.since
 
 
 @pytest.fixture
@@ -48,19 +48,19 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_new_partition_gets_a_mark_which_is_committed_at_its_position(ends: list[int]) -> None:
     rig = Rig()
-    rig.complete({A: 10, B: 0})
+    rig.look_up({A: 10, B: 0})
     assert rig.group.requests == 1, "of all partitions together"
     ends[0] = 9
-    rig.complete({A: 10, B: 0})
+    rig.look_up({A: 10, B: 0})
     assert rig.group.stored == {A: (10, "heeler-letters:4,0"), B: (0, "heeler-letters:4,0")}
     assert (rig.since(A), rig.flushed) == ((4, 0), 1)
-    assert rig.marks.of(B).transactional_id == "g-letters-t-1"  # type: ignore[union-attr]
+    assert rig.tracker.plan(B).transactional_id == "g-letters-t-1"  # type: ignore[union-attr]
 
 
 def test_a_committed_mark_is_used_by_another_task(ends: list[int]) -> None:
     rig = Rig()
     rig.group.stored[A] = (10, "heeler-letters:2")
-    rig.complete({A: 12})
+    rig.look_up({A: 12})
     assert rig.since(A) == (2,), "the sink is ahead of the group"
     assert rig.group.stored == {A: (10, "heeler-letters:2")}
     assert ends == [4, 0]
@@ -71,38 +71,38 @@ def test_a_position_that_was_set_back_gets_a_new_mark() -> None:
     """The partition was created again, or its offsets were reset, which leaves no mark."""
     rig = Rig()
     rig.group.stored |= {A: (10, "heeler-letters:2"), B: (10, "")}
-    rig.complete({A: 10, B: 10})
+    rig.look_up({A: 10, B: 10})
     assert (rig.since(A), rig.since(B)) == ((2,), (4, 0))
-    rig.complete({A: 3, B: 10})
+    rig.look_up({A: 3, B: 10})
     assert rig.since(A) == (4, 0)
     assert rig.group.stored == {A: (3, "heeler-letters:4,0"), B: (10, "heeler-letters:4,0")}
-    rig.marks.advance(A, 20, 20, None)
-    rig.complete({A: 19, B: 10})
+    rig.tracker.advance(A, 20, 20, None)
+    rig.look_up({A: 19, B: 10})
     assert rig.group.stored[A] == (19, "heeler-letters:4,0")
 
 
 @pytest.mark.usefixtures("ends")
 @pytest.mark.parametrize(("written_to", "search", "since"), [
-    (99, Search((7,), -1), (7,)),  # the letter of 99 was written after the search
-    (99, Search((7,), 99), (2,)),  # an earlier attempt has written it
-    (None, Search((7,), -1), (2,)),  # all records were refused, or perhaps all from some offset on
+    (99, QueueSearchResult((7,), -1), (7,)),  # the letter of 99 was written after the search
+    (99, QueueSearchResult((7,), 99), (2,)),  # an earlier attempt has written it
+    (None, QueueSearchResult((7,), -1), (2,)),  # all records were refused, or perhaps all from some offset on
 ])
 def test_a_sink_resumes_before_the_last_refused_records(
-    written_to: int | None, search: Search, since: tuple[int, ...]
+    written_to: int | None, search: QueueSearchResult, since: tuple[int, ...]
 ) -> None:
     """Their letters are found after a retriable error, and by another task."""
     for forget in (False, True):
         rig = Rig()
         rig.group.stored[A] = (50, "heeler-letters:2")
-        rig.complete({A: 50})
-        rig.marks.advance(A, 100, written_to, search)
+        rig.look_up({A: 50})
+        rig.tracker.advance(A, 100, written_to, search)
         assert rig.since(A) == (7,), "no record from 100 on had a letter then"
-        rig.group.commit({A: 100}, 1, rig.marks.metadata([A])[A])
+        rig.group.commit({A: 100}, 1, rig.tracker.metadata([A])[A])
         if forget:
-            rig.marks.forget()
+            rig.tracker.reset()
         else:
-            rig.marks.failed()
-        rig.complete({A: written_to or 50})
+            rig.tracker.batch_failed()
+        rig.look_up({A: written_to or 50})
         assert rig.since(A) == since
         assert rig.flushed == 0, "there is no new mark"
 
@@ -112,11 +112,11 @@ def test_a_position_that_went_back_in_the_log_gets_a_new_mark() -> None:
     """The log has lost records, of which some had letters; others will have their offsets."""
     rig = Rig()
     rig.group.stored[A] = (0, "heeler-letters:2")
-    rig.complete({A: 0})
-    rig.marks.failed()
-    rig.complete({A: 0})
-    rig.marks.advance(A, 20, 10, Search((3,), 18))
-    rig.complete({A: 15})
+    rig.look_up({A: 0})
+    rig.tracker.batch_failed()
+    rig.look_up({A: 0})
+    rig.tracker.advance(A, 20, 10, QueueSearchResult((3,), 18))
+    rig.look_up({A: 15})
     assert rig.group.stored[A] == (15, "heeler-letters:4,0")
     assert rig.since(A) == (4, 0)
 
@@ -125,35 +125,35 @@ def test_a_position_that_went_back_in_the_log_gets_a_new_mark() -> None:
 def test_a_mark_waits_for_the_letters_of_a_longer_attempt() -> None:
     rig = Rig()
     rig.group.stored[A] = (0, "heeler-letters:2")
-    rig.complete({A: 0})
-    rig.marks.advance(A, 500, 500, Search((7,), 900))
+    rig.look_up({A: 0})
+    rig.tracker.advance(A, 500, 500, QueueSearchResult((7,), 900))
     assert rig.since(A) == (2,)
-    assert rig.marks.metadata([A]) == {A: "heeler-letters:2"}
-    rig.marks.advance(A, 1000, 1000, Search((8,), 900))
+    assert rig.tracker.metadata([A]) == {A: "heeler-letters:2"}
+    rig.tracker.advance(A, 1000, 1000, QueueSearchResult((8,), 900))
     assert rig.since(A) == (8,)
-    assert rig.marks.metadata([A]) == {A: "heeler-letters:8"}
+    assert rig.tracker.metadata([A]) == {A: "heeler-letters:8"}
 
 
 @pytest.mark.usefixtures("ends")
 def test_a_mark_advances_with_letters_and_is_committed_with_offsets() -> None:
     rig = Rig()
-    rig.complete({A: 0})
-    rig.marks.advance(A, 5, 5, Search((7, 1), 4))
-    rig.marks.advance(A, 9, 9, None)
-    rig.marks.advance(B, 9, 9, Search((8, 1), -1))
+    rig.look_up({A: 0})
+    rig.tracker.advance(A, 5, 5, QueueSearchResult((7, 1), 4))
+    rig.tracker.advance(A, 9, 9, None)
+    rig.tracker.advance(B, 9, 9, QueueSearchResult((8, 1), -1))
     assert rig.since(A) == (7, 1)
-    assert rig.marks.metadata([A, B]) == {A: "heeler-letters:7,1"}
-    rig.marks.forget()
+    assert rig.tracker.metadata([A, B]) == {A: "heeler-letters:7,1"}
+    rig.tracker.reset()
     rig.group.stored[A] = (9, "heeler-letters:3")
-    rig.complete({A: 9})
+    rig.look_up({A: 9})
     assert rig.since(A) == (3,), "as another member may have committed it"
 
 
 def test_without_a_queue_or_offsets_of_the_sink_there_are_no_marks() -> None:
     rig = Rig()
-    rig.marks = LetterMarks(ErrorHandling(), "g")
-    rig.complete({A: 0})
-    assert (rig.marks.of(A), rig.marks.metadata([A]), rig.group.stored) == (None, {}, {})
+    rig.tracker = QueueSearchTracker(ErrorHandling(), "g")
+    rig.look_up({A: 0})
+    assert (rig.tracker.plan(A), rig.tracker.metadata([A]), rig.group.stored) == (None, {}, {})
 
 
 @given(st.lists(st.integers(0, 10**18 - 1), min_size=1, max_size=50).map(tuple))
