@@ -114,8 +114,8 @@ class JavaSinkTask(JavaTask):
             self.restarting = True
             return self._retry_state.later(error)
         except RetriableError as error:  # for example, Kafka cannot be reached
-            self._positions.doubt()
-            self._queue.doubt(error)
+            self._positions.recheck()
+            self._queue.batch_failed(error)
             return self._retry_state.later(error)
 
     def _step(self, session: Session) -> Progress:
@@ -138,7 +138,7 @@ class JavaSinkTask(JavaTask):
             self._replays.step(self._member, self._watcher.cluster)
         if self._paused or not self._positions:
             self._retry_state.succeeded()
-            self._positions.look()
+            self._positions.refresh_ends()
             self._metrics.lags = self._positions.lags()
             return Progress(idle_ms=UPKEEP_MS)
         return self._give(session)

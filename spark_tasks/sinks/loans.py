@@ -70,8 +70,8 @@ class Loans:
             return False
         loan = self._loan = self.shared.lend(self, self.key)
         self.watcher.watch(
-            self.watched_as, self.positions.current, self.positions.isolation, self.shared.look, loan, self.key)
-        self.shared.look([loan])
+            self.watched_as, self.positions.current, self.positions.isolation, self.shared.notify, loan, self.key)
+        self.shared.notify([loan])
         return True
 
     def goes_on(self) -> bool:

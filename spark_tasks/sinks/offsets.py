@@ -107,9 +107,9 @@ class SinkOffsets:
         """Whether offsets are left to commit."""
         return bool(self._pending)
 
-    def look(self) -> None:
+    def refresh_lags(self) -> None:
         """Keeps the lags of a task that reads nothing up to date."""
-        self.positions.look()
+        self.positions.refresh_ends()
         self._measure_lags()
 
     def _measure_lags(self) -> None:

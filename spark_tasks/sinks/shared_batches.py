@@ -37,14 +37,14 @@ _logger = logging.getLogger(__name__)
 
 TICK_S: Final = 0.1
 COMMITS_AT_ONCE: Final = max(1, int(COMMITS_PER_S * TICK_S))  # in a tick: many at once delay the records behind them
-ONE_FLIGHT: Final = 0.05  # in the average of how long flights have waited
+WAIT_WEIGHT: Final = 0.05  # of a flight in the moving average of how long flights have waited
 # The next shared split starts when the one before it has ended. So, with many tasks, each gets more records instead of
 # all CPUs. Only a short one is waited for, so that a slow writer delays the others once, by this time.
-SHORT_S: Final = 0.005
-AT_ONCE: Final = max(1, (os.cpu_count() or 1) // 2)
+SHORT_FLIGHT_S: Final = 0.005
+MAX_SHORT_FLIGHTS: Final = max(1, (os.cpu_count() or 1) // 2)
 
 
-class Borrowed(Protocol):
+class LentTask(Protocol):
     """The part of a SinkTask that runs shared batches."""
 
     @property
@@ -70,7 +70,7 @@ class Loan:
     splits (ADR 0052). `outcome`: the results or the error of a batch that the task has to handle itself.
     """
 
-    task: Borrowed
+    task: LentTask
     key: Hashable
     outcome: Sequence[SinkResult] | Exception | None = None
     busy: bool = False  # the thread uses the task, or its split is in flight
@@ -98,7 +98,8 @@ class SharedBatches:
         self._engine = engine
         self._changed = threading.Condition()
         self._event = threading.Event()
-        self._news: dict[Hashable, dict[Loan, float]] = {}  # by key, and since when (time.monotonic), the oldest first
+        # By key, the oldest first: the tasks that may have records, and since when (time.monotonic).
+        self._arrivals: dict[Hashable, dict[Loan, float]] = {}
         self._uncommitted: dict[Loan, None] = {}  # those first whose turn is next
         self._flights: dict[Hashable, _Flight] = {}
         self._landed: deque[_Flight] = deque()
@@ -107,8 +108,8 @@ class SharedBatches:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def lend(self, task: Borrowed, key: Hashable) -> Loan:
-        """Lends a task. Call `look` at once, and when it may have records."""
+    def lend(self, task: LentTask, key: Hashable) -> Loan:
+        """Lends a task. Call `notify` at once, and when it may have records."""
         loan = Loan(task, key)
         with self._changed:
             if self._thread is None:
@@ -118,13 +119,13 @@ class SharedBatches:
             self._uncommitted[loan] = None  # perhaps offsets of its own batches
         return loan
 
-    def look(self, loans: Iterable[Loan]) -> float:
-        """There may be records for these tasks. Returns how many seconds batches have recently waited for those of
-        other connectors. Any thread.
+    def notify(self, loans: Iterable[Loan]) -> float:
+        """Tells that there may be records for these tasks. Returns how many seconds batches have recently waited for
+        those of other connectors. Any thread.
         """
         with self._changed:
             for loan in loans:
-                self._has_news(loan)
+                self._note_arrival(loan)
         if not self._event.is_set():  # hundreds of times a second
             self._event.set()
         return self._waited_s
@@ -159,14 +160,14 @@ class SharedBatches:
         self._closed = True
         self._event.set()
 
-    def _has_news(self, loan: Loan) -> None:
-        self._news.setdefault(loan.key, {}).setdefault(loan, time.monotonic())
+    def _note_arrival(self, loan: Loan) -> None:
+        self._arrivals.setdefault(loan.key, {}).setdefault(loan, time.monotonic())
 
     def _forget(self, loan: Loan) -> None:
-        waiting = self._news.get(loan.key, {})
+        waiting = self._arrivals.get(loan.key, {})
         waiting.pop(loan, None)
         if not waiting:
-            self._news.pop(loan.key, None)
+            self._arrivals.pop(loan.key, None)
         self._uncommitted.pop(loan, None)
 
     def _run(self) -> None:
@@ -203,26 +204,26 @@ class SharedBatches:
                 loans = [loan for loan in waiting if not loan.ended]
                 for loan in loans:
                     loan.busy = True
-            self._waited_s += ONE_FLIGHT * (time.monotonic() - next(iter(waiting.values())) - self._waited_s)
+            self._waited_s += WAIT_WEIGHT * (time.monotonic() - next(iter(waiting.values())) - self._waited_s)
             self._submit_group(key, loans)
         with self._changed:
-            return pause_s if self._news.keys() - self._flights.keys() else 0.0
+            return pause_s if self._arrivals.keys() - self._flights.keys() else 0.0
 
     def _next(self) -> tuple[Hashable, dict[Loan, float]] | None:
-        """The news whose turn it is, without those of tasks in a flight that others do not wait for any more."""
-        for key, waiting in self._news.items():
+        """Returns the key whose records have waited longest, and its tasks, without those in a flight that hangs."""
+        for key, waiting in self._arrivals.items():
             if key not in self._flights and (free := {one: at for one, at in waiting.items() if not one.busy}):
-                del self._news[key]
+                del self._arrivals[key]
                 if rest := {one: at for one, at in waiting.items() if one.busy}:
-                    self._news[key] = rest
+                    self._arrivals[key] = rest
                 return key, free
         return None
 
     def _pause_s(self) -> float:
         """Returns the time until the next flight may start, if none ends before."""
-        old = time.monotonic() - SHORT_S
+        old = time.monotonic() - SHORT_FLIGHT_S
         recent = sorted(flight.started - old for flight in self._flights.values() if flight.started > old)
-        return recent[-AT_ONCE] if len(recent) >= AT_ONCE else 0.0
+        return recent[-MAX_SHORT_FLIGHTS] if len(recent) >= MAX_SHORT_FLIGHTS else 0.0
 
     def _submit_group(self, key: Hashable, loans: Iterable[Loan]) -> None:
         """Starts a flight with what these tasks have planned."""
@@ -263,15 +264,15 @@ class SharedBatches:
         if attached:
             del self._flights[flight.key]
         with self._changed:
-            if attached and (waiting := self._news.get(flight.key)):  # for this flight, not for others
-                self._news[flight.key] = dict.fromkeys(waiting, time.monotonic())
+            if attached and (waiting := self._arrivals.get(flight.key)):  # for this flight, not for others
+                self._arrivals[flight.key] = dict.fromkeys(waiting, time.monotonic())
         loans = [loan for loan, _ in flight.loans]
         error = None if flight.future.cancelled() else error_of(flight.future)
         if flight.future.cancelled():  # withdrawn for one of the tasks
             with self._changed:
                 for loan in loans:
                     if not loan.ended:
-                        self._has_news(loan)
+                        self._note_arrival(loan)
         elif error is not None:
             for loan in loans:
                 loan.outcome = _retriable(error)

@@ -182,7 +182,7 @@ class SinkTask(TaskRunner):
         if pause is not None:
             return pause
         if self._paused or not (offsets.positions or self._replays.running):
-            offsets.look()
+            offsets.refresh_lags()
             return Progress(idle_ms=offsets.commit_due(consumer))
         if not self._replays.running and self._loans is not None and self._loans.begin():
             self._flight = None
@@ -338,9 +338,9 @@ class SinkTask(TaskRunner):
             raise error
         with suppress(ConnectError):  # offsets of earlier batches; the batch's own error is the one to report
             self._commit_offsets()
-        self._offsets.positions.doubt()
+        self._offsets.positions.recheck()
         self._offsets.not_written()
-        self._queue.doubt(error)
+        self._queue.batch_failed(error)
         return self._retry_state.later(error)
 
     @override

@@ -296,7 +296,7 @@ class SourceTask(TaskRunner):
         """
         if self._delivery.owes and not of_batch and isinstance(error, RetriableError) and not self._batch.cancelled:
             return self._retry_state.later(error)
-        self._queue.doubt(error)
+        self._queue.batch_failed(error)
         self._batch.abandon(LEFTOVER_S)  # it must not append while it is repeated
         self._start_over()
         shown = self._delivery.failure(error)

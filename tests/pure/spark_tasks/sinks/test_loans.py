@@ -50,7 +50,7 @@ class Rig:
         self.loan = Loan(task, key)
         return self.loan
 
-    def look(self, _loan: Loan) -> None:
+    def notify(self, _loan: Loan) -> None:
         self.looks += 1
 
     def take_back(self, _loan: Loan, _timeout_s: float) -> bool:
