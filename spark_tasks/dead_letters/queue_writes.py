@@ -29,8 +29,8 @@ Append = Callable[[str, pa.RecordBatch, OnRefusal], None]
 
 
 class LetterCounts:
-    """How many letters were written, and how many were not because they cannot be: those are logged instead, as in
-    Kafka Connect. Final when the appender has flushed.
+    """Counts the letters that were written, and those that could not be, which are logged instead, as in Kafka Connect.
+    The counts are final when the appender has flushed.
     """
 
     def __init__(self) -> None:

@@ -130,7 +130,7 @@ class Refusals:
 
     @property
     def enough(self) -> bool:
-        """Whether a batch that can end should end with the letters that are queued."""
+        """Whether a batch should end, if it can, after the record of the last queued letter."""
         return self.full or (self._at_most is not None and len(self._letters) >= self._at_most)
 
     def add(self, failure: Failure, original: Original) -> None:

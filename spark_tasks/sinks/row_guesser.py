@@ -1,4 +1,4 @@
-"""Guesses which record an error means: the messages of database drivers and of Python usually quote the bad value."""
+"""Guesses which record caused an error: messages of database drivers and of Python usually quote the bad value."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _CHAR_CLASSES: Final = np.array([
 ], np.uint8)  # fmt: skip
 
 
-class _Suspect(NamedTuple):
-    """The row that an error probably means: its message quotes `word`, the value of the row's scalar column number
+class _Guess(NamedTuple):
+    """The row that probably caused an error, whose message quotes `word`: the value of the row's scalar column number
     `place`. The columns are numbered in the order of _columns.
     """
 
@@ -47,10 +47,10 @@ class _Suspect(NamedTuple):
 
 
 class Proof(Enum):
-    """How well a message shows that it means a record."""
+    """How well a message shows that a record caused the error."""
 
     NONE = auto()
-    WEAK = auto()  # by a number of one or two digits, which may be there by chance: `gave up after 7 ms`
+    WEAK = auto()  # it has a number of one or two digits, perhaps by chance: `gave up after 7 ms`
     STRONG = auto()
 
 
@@ -61,7 +61,7 @@ class RowGuesser:
         self._batches = batches
         self._ends = [0, *itertools.accumulate(map(len, batches))]
         self._columns: dict[int, list[_Column]] = {}  # by the number of the batch
-        self._last: _Suspect | None = None
+        self._last: _Guess | None = None
         # The rows that errors have quoted, by column and by the character classes of the quoted text.
         self._quoted_rows: dict[tuple[int, int], set[int]] = {}
         self._common: set[tuple[int, int]] = set()  # columns and classes that rows have which no error has quoted
@@ -87,7 +87,7 @@ class RowGuesser:
 
     def guess(self, error: Exception, begin: int, end: int) -> list[int]:
         """Returns the first row from `begin` to `end` (exclusive) whose key or value has a text or an integer that the
-        error's message quotes, or an empty list if there is none. The error may mean another row.
+        error's message quotes, or an empty list if there is none. Another row may have caused the error.
 
         Later rows of all batches follow if they will probably be refused too. If the previous error quoted the same
         value of the same column, these are the rows with that value. Otherwise, these are the rows whose text in that
@@ -101,13 +101,13 @@ class RowGuesser:
             return []
         before, self._last = self._last, found
         if before is not None and before[1:] == found[1:]:
-            later = self._all(found.place, found.row + 1, partial(_equal_rows, word=found.word))
+            later = self._rows_from(found.place, found.row + 1, partial(_equal_rows, word=found.word))
             return [found.row, *later.tolist()]
         return self._alike(found) or [found.row]
 
     def proof(self, before: str, message: str, row: int) -> Proof:
-        """Returns what shows that a message means its row: it has the row's offset or a value of its key or value, also
-        without quotation marks, and the message before, of another row, does not.
+        """Returns how well a message shows that its row caused the error: it has the row's offset or a value of its key
+        or value, with or without quotation marks, and the message before, of another row, does not have it.
         """
         [one] = self.rows(row, row + 1)
         values = (one.column("offset")[0].as_py(), *(column[0].as_py() for _, column in _columns(one)))
@@ -117,7 +117,7 @@ class RowGuesser:
             return Proof.NONE
         return Proof.WEAK if all(map(_SHORT_NUMBER.fullmatch, found)) else Proof.STRONG
 
-    def _alike(self, found: _Suspect) -> list[int]:
+    def _alike(self, found: _Guess) -> list[int]:
         """Returns the row and the later ones whose text has the same classes of characters. Returns an empty list if
         this is the first such row that an error quotes, or if an earlier row that no error quoted has them too.
         """
@@ -126,7 +126,7 @@ class RowGuesser:
         quoted.add(found.row)
         if len(quoted) < 2 or key in self._common:
             return []
-        alike = self._all(found.place, 0, partial(_similar_rows, word=found.word))
+        alike = self._rows_from(found.place, 0, partial(_similar_rows, word=found.word))
         before = int(np.searchsorted(alike, found.row, "right"))
         if 0 < before <= len(quoted) and quoted.issuperset(alike[:before].tolist()):
             rows: list[int] = alike[before - 1 :].tolist()
@@ -134,10 +134,10 @@ class RowGuesser:
         self._common.add(key)
         return []
 
-    def _first(self, words: Sequence[str], named: Mapping[str, str], begin: int, end: int) -> _Suspect | None:
+    def _first(self, words: Sequence[str], named: Mapping[str, str], begin: int, end: int) -> _Guess | None:
         usual = None if self._last is None else self._last.place
 
-        def quoted(columns: list[_Column]) -> _Suspect | None:
+        def quoted(columns: list[_Column]) -> _Guess | None:
             # The message often names the column as well.
             columns.sort(key=lambda one: (one[1] not in words, one[0] != usual))
             each = (_row_of([column], {column[1]: word}) for word in words for column in columns)
@@ -151,21 +151,21 @@ class RowGuesser:
                     return found._replace(row=self._ends[at] + first + found.row)
         return None
 
-    def _all(
-        self, place: int, begin: int, suspected: Callable[[pa.Array], _Rows | None]
+    def _rows_from(
+        self, place: int, begin: int, matches: Callable[[pa.Array], _Rows | None]
     ) -> np.ndarray[Any, np.dtype[np.int64]]:
         rows = [np.empty(0, np.int64)]
         for at, first, count in self._stretches(begin, self._ends[-1]):
             columns = self._columns_of(at)
-            suspected_rows = suspected(columns[place][2].slice(first, count)) if place < len(columns) else None
-            if suspected_rows is not None:
-                rows.append(self._ends[at] + first + np.flatnonzero(suspected_rows))
+            matching = matches(columns[place][2].slice(first, count)) if place < len(columns) else None
+            if matching is not None:
+                rows.append(self._ends[at] + first + np.flatnonzero(matching))
         return np.concatenate(rows)
 
 
 def _has_word(message: str, word: str) -> bool:
-    """Returns whether the message has a number or a text, which is no part of another one. One character proves nothing
-    if it is no digit.
+    """Returns whether the message has a number or a text that is not part of a longer one. A single character counts
+    only if it is a digit.
     """
     if not (len(word) > 1 or word.isdigit()):
         return False
@@ -196,13 +196,13 @@ _Column = tuple[int, str, pa.Array]
 """Place, name and values."""
 
 
-def _row_of(columns: Sequence[_Column], named: Mapping[str, str]) -> _Suspect | None:
+def _row_of(columns: Sequence[_Column], named: Mapping[str, str]) -> _Guess | None:
     """Returns the first row that has all these values of the columns of that name, as far as these can be compared."""
     rows, last = None, None
     for place, name, column in columns:
         if name in named and (equal_rows := _equal_rows(column, named[name])) is not None:
             rows, last = equal_rows if rows is None else rows & equal_rows, (named[name], place)
-    return None if rows is None or last is None or not rows.any() else _Suspect(int(rows.argmax()), *last)
+    return None if rows is None or last is None or not rows.any() else _Guess(int(rows.argmax()), *last)
 
 
 def _columns(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:

@@ -117,8 +117,8 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
 def within_reach(
     results: Sequence[SinkResult], lose: Callable[[TopicPartition], None], task: str
 ) -> Sequence[SinkResult]:
-    """Returns the results of a batch without those of partitions that are out of reach, which must not delay the others
-    of the task; with them if there are no others. Calls `lose` with each of them.
+    """Returns the results of a batch without those of partitions that are out of reach, so that these do not delay the
+    task's other partitions; all results if there are no others. Calls `lose` with each partition that is out of reach.
     """
     lost = [result for result in results if result.out_of_reach]
     for result in lost:
@@ -268,7 +268,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.written_bytes = 0
         self._first_timeout_ms = first_timeout_ms
         self._last: int | None = None  # the offset of the last record that was yielded
-        self._has_last = True  # the sink
+        self._has_last = True  # whether the sink has accepted that record
         self._damaged = False
         self._until = time.perf_counter() + BUDGET_FACTOR * max(split.expected_seconds, 1.0)
         self._batches = self._read() if converted is None else self._take(converted)

@@ -131,7 +131,7 @@ class SinkTask(TaskRunner):
         settings = self._settings
         if (
             self._shared is None or type(self._pipeline) is not SinkPipeline or self._offsets.letters.active
-            or not self._commits.are_empty or settings.isolation != "read_uncommitted"
+            or not self._commits.does_nothing or settings.isolation != "read_uncommitted"
         ):
             return None
         return Loans(

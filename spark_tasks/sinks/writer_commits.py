@@ -1,4 +1,6 @@
-"""Commits and aborts batches with the plugin's writer, on the worker: executors have written them with copies of it."""
+"""Commits and aborts a task's batches with the plugin's writer, on the worker. Executors have written them with copies
+of the writer.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ _logger = logging.getLogger(__name__)
 
 
 class WriterCommits:
-    """The batches of a task."""
+    """`writer`: the copy that stays on the worker."""
 
     def __init__(self, writer: DataSourceWriter, metrics: TaskMetrics) -> None:
         self._writer = writer
         self._metrics = metrics
 
     @property
-    def are_empty(self) -> bool:
+    def does_nothing(self) -> bool:
         """Whether the plugin does nothing when a batch is committed or aborted."""
         own: type[DataSourceWriter] = type(self._writer)
         return (own.commit, own.abort) == (DataSourceWriter.commit, DataSourceWriter.abort)

@@ -48,4 +48,4 @@ def test_an_error_while_a_batch_is_aborted_is_only_logged(caplog: pytest.LogCapt
 
 @pytest.mark.parametrize(("writer", "empty"), [(Silent(), True), (Noting(), False)])
 def test_whether_a_plugin_does_anything_when_a_batch_ends(writer: DataSourceWriter, empty: bool) -> None:
-    assert WriterCommits(writer, TaskMetrics()).are_empty is empty
+    assert WriterCommits(writer, TaskMetrics()).does_nothing is empty
