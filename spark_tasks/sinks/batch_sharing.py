@@ -1,4 +1,4 @@
-"""A sink task's side of SharedBatches: when it lends itself, and what is done with it meanwhile."""
+"""A sink task's side of SharedBatches: when the task is lent, and how SharedBatches uses it meanwhile."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Outcome = Sequence[SinkResult] | Exception
 
 
 @dataclass(slots=True, eq=False)
-class Loans:
-    """`watched_as`: the task's key for the watcher. `key`: tasks with equal ones share splits. `split` creates the
-    split of a range with its record batches. `commit` ends a batch that was written in this generation of the group,
-    `commit_due` commits offsets if that is due and returns whether some are left. None of them blocks or runs a
-    plugin's code.
+class BatchSharing:
+    """Lends a task if its writes are quick. `watched_as`: the task's key for the watcher. `key`: tasks with equal keys
+    share splits. `split` creates the split of a range with its record batches. `commit` ends a batch that was written
+    in this generation of the group; `commit_due` commits offsets if that is due, and returns whether some are left.
+    None of them blocks or runs a plugin's code.
     """
 
     context: TaskContext
