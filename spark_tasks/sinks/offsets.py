@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 
 from pyspark.sql.datasource import DataSourceWriter
 
-from spark_tasks.dead_letters.exactly_once.choice import tracker_of
+from spark_tasks.dead_letters.exactly_once.group_metadata_tracker import GroupMetadataTracker
+from spark_tasks.dead_letters.exactly_once.queue_search_tracker import QueueSearchTracker
 from spark_tasks.dead_letters.exactly_once.tracker import LetterTracker
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
@@ -41,8 +42,12 @@ class SinkOffsets:
     ) -> SinkOffsets:
         """Returns the offsets of a task that has no assignment yet. `writer`: may be a ResumableWriter."""
         positions = Positions(watcher, settings.isolation, settings.reset, writer)
-        letters = tracker_of(settings.errors, settings.consumer.group_id,
-                             queue_is_in_group_cluster=settings.queue_is_in_group_cluster)
+        group = settings.consumer.group_id
+        letters: LetterTracker
+        if settings.errors.with_headers:
+            letters = QueueSearchTracker(settings.errors, group)
+        else:
+            letters = GroupMetadataTracker(group, can_commit=settings.queue_is_in_group_cluster)
         if positions.resumable and settings.errors.queue:
             letters.activate(context.id)
         return cls(positions, letters, context.metrics, pause_s)

@@ -19,9 +19,9 @@ from typing_extensions import override
 from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.data.columns import in_order, size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.exactly_once.choice import sender_of
 from spark_tasks.dead_letters.exactly_once.plans import KnownLetters, SendPlan
 from spark_tasks.dead_letters.exactly_once.sender import AtLeastOnceSender, ExactlyOnceSender
+from spark_tasks.dead_letters.exactly_once.sender_choice import sender_of
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
