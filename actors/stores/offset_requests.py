@@ -23,7 +23,7 @@ from actors.messages.replies import answer
 from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.peers.producer_fencing import ProducerFencing
 from spark_tasks.config.client_properties import WorkerClients, client_properties, consumer_group
-from spark_tasks.dead_letters.replay_progress import check_progress, is_progress
+from spark_tasks.dead_letters.replay.source_progress import check_progress, is_progress
 from spark_tasks.errors import ConfigError, ConnectError, plugin_code
 from spark_tasks.kafka.admin import KafkaAdmin, OffsetNotChangedError
 from spark_tasks.kafka.client_config import client_settings

@@ -118,7 +118,7 @@ class Feed:
                 self._positions.out_of_range(*place, error.log_start, error.log_end)
             except (KafkaUnavailableError, UnknownTopicError) as error:
                 self._positions.out_of_reach(place)
-                self._positions.doubt()  # the next `ranges` are without this one and all others that do not respond
+                self._positions.recheck()  # the next `ranges` are without this one and all others that do not respond
                 if not some:
                     raise
                 _logger.warning("%s-%d is currently unavailable: %s", *place, error)

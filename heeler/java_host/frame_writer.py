@@ -18,7 +18,7 @@ from heeler.java_host.patience import Patience
 from heeler.java_host.source_splits import SourceSplits
 from heeler.java_host.topic_requests import TopicRequests
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.queue import LetterCounts
+from spark_tasks.dead_letters.queue_writes import LetterCounts
 from spark_tasks.dead_letters.refusals import Refusals, Refused
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.futures import complete, running

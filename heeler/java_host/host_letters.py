@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.queue import LetterCounts
+from spark_tasks.dead_letters.queue_writes import LetterCounts
 from spark_tasks.host_frames import Batch
 from spark_tasks.metrics.task import TaskMetrics
 

@@ -23,9 +23,9 @@ from heeler.java_host.host_letters import HostLetters
 from heeler.java_host.replay_round import ReplayRound, rounds_of
 from heeler.java_host.session import Session, unexpected
 from spark_tasks.dead_letters.refusals import Refused
-from spark_tasks.dead_letters.replay import ResumeFrom
-from spark_tasks.dead_letters.replay_order import ReplayOrder
-from spark_tasks.dead_letters.replays import Replays
+from spark_tasks.dead_letters.replay.replay import ResumeFrom
+from spark_tasks.dead_letters.replay.request import ReplayOrder
+from spark_tasks.dead_letters.replay.task_replays import Replays
 from spark_tasks.errors import BusyError, ConfigError, ConnectError
 from spark_tasks.host_frames import Batch
 from spark_tasks.kafka.cluster import KafkaCluster

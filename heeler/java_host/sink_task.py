@@ -34,8 +34,8 @@ from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.chain_cut import Cut
-from spark_tasks.sinks.commits import PendingOffsets
 from spark_tasks.sinks.java_sink_split import java_sink_job
+from spark_tasks.sinks.pending_offsets import PendingOffsets
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, UPKEEP_MS
@@ -114,8 +114,8 @@ class JavaSinkTask(JavaTask):
             self.restarting = True
             return self._retry_state.later(error)
         except RetriableError as error:  # for example, Kafka cannot be reached
-            self._positions.doubt()
-            self._queue.doubt(error)
+            self._positions.recheck()
+            self._queue.batch_failed(error)
             return self._retry_state.later(error)
 
     def _step(self, session: Session) -> Progress:
@@ -138,7 +138,7 @@ class JavaSinkTask(JavaTask):
             self._replays.step(self._member, self._watcher.cluster)
         if self._paused or not self._positions:
             self._retry_state.succeeded()
-            self._positions.look()
+            self._positions.refresh_ends()
             self._metrics.lags = self._positions.lags()
             return Progress(idle_ms=UPKEEP_MS)
         return self._give(session)

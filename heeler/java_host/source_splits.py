@@ -59,7 +59,7 @@ class SourceSplits:
         """Called with an error of the task: a dead letter queue that does not exist any more is created again, before
         the next split.
         """
-        self._queue.doubt(error)
+        self._queue.batch_failed(error)
         self._taken = None
 
     def _submit(self, records: CutRecords) -> Future[list[Any]]:

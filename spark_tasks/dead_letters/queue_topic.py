@@ -37,7 +37,7 @@ class QueueTopic:
             raise kind(f"Could not initialize dead letter queue with topic={queue}: {error}") from error
         self._exists = True
 
-    def doubt(self, error: Exception) -> None:
+    def batch_failed(self, error: Exception) -> None:
         """Called with the error of a batch: if it says that a topic does not exist, this one is looked up again."""
         if self._handling.queue and isinstance(error, UnknownTopicError):
             shared_cluster(self._handling.client).forget_leaders(self._handling.queue)

@@ -16,7 +16,7 @@ from spark_tasks.config.masking import process_secrets
 from spark_tasks.data.columns import HEADERS_TYPE, LOG_APPEND_SCHEMA, RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
-from spark_tasks.dead_letters.queue import Append, LetterCounts
+from spark_tasks.dead_letters.queue_writes import Append, LetterCounts
 from spark_tasks.errors import ToleranceExceededError, message_of, short_trace, shortened
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.errors.failures import Failure, raise_failure
@@ -130,7 +130,7 @@ class Refusals:
 
     @property
     def enough(self) -> bool:
-        """Whether a batch that can end should end with the letters that are queued."""
+        """Whether a batch should end, if it can, after the record of the last queued letter."""
         return self.full or (self._at_most is not None and len(self._letters) >= self._at_most)
 
     def add(self, failure: Failure, original: Original) -> None:

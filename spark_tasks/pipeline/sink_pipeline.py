@@ -116,12 +116,14 @@ class SinkPipeline(ConfiguredPipeline):
             refuse(row, failed)
 
         parts = good_records(raw, partial(self._connect, topic, partition), note)
-        batches = joined_parts(parts)
-        if len(parts) < 2 or len(batches) < 2:
+        if len(parts) < 2:
+            return parts[0] if parts else []
+        batches = _joined_by_schema(parts)
+        if len(batches) <= max(map(len, parts)):
             return batches
         good = np.ones(len(raw), np.bool_)
         good[bad] = False
-        return self._connect(topic, partition, raw.filter(pa.array(good)))  # together they are fewer batches
+        return self._connect(topic, partition, raw.filter(pa.array(good)))  # perhaps fewer batches, of wider schemas
 
     def _through_chain(
         self, batches: Iterable[pa.RecordBatch], offsets: Array
@@ -226,6 +228,24 @@ def joined_parts(parts: Iterable[list[pa.RecordBatch]]) -> list[pa.RecordBatch]:
     """Returns the batches of good_parts. Adjacent batches with the same schema are joined."""
     listed = list(parts)
     return listed[0] if len(listed) == 1 else joined([batch for part in listed for batch in part])
+
+
+def _joined_by_schema(parts: Iterable[list[pa.RecordBatch]]) -> list[pa.RecordBatch]:
+    """Returns one batch for each schema, with the records in order. No two records have the same offset."""
+    groups: list[list[pa.RecordBatch]] = []
+    for batch in (batch for part in parts for batch in part if len(batch)):
+        for group in groups:
+            if group[0].schema.equals(batch.schema, check_metadata=True):
+                group.append(batch)
+                break
+        else:
+            groups.append([batch])
+    return [_sorted(pa.concat_batches(group)) for group in groups]
+
+
+def _sorted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    offsets = batch.column("offset").to_numpy()
+    return batch if np.all(offsets[1:] > offsets[:-1]) else batch.take(pa.array(np.argsort(offsets)))
 
 
 def _connect_batch(

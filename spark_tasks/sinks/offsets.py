@@ -1,5 +1,5 @@
-"""The offsets of a sink task: the positions from which it reads, the offsets that its group has to commit, and the
-marks of its dead letters. A batch that was written advances all three; a lost membership sets all three back.
+"""The offsets of a sink task: the positions from which it reads, the offsets that its group has to commit, and those of
+records that have a dead letter. A batch that was written advances all three; a lost membership sets all three back.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from collections.abc import Callable, Collection, Sequence
 
 from pyspark.sql.datasource import DataSourceWriter
 
+from spark_tasks.dead_letters.exactly_once.group_metadata_tracker import GroupMetadataTracker
+from spark_tasks.dead_letters.exactly_once.queue_search_tracker import QueueSearchTracker
+from spark_tasks.dead_letters.exactly_once.tracker import LetterTracker
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.watcher import EndWatcher
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.sinks.commits import COMMIT_TIMEOUT_MS, PendingOffsets
-from spark_tasks.sinks.letter_marks import LetterMarks
-from spark_tasks.sinks.letters_kept import LettersKept
-from spark_tasks.sinks.marks import Marks
+from spark_tasks.sinks.pending_offsets import COMMIT_TIMEOUT_MS, PendingOffsets
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkResult
@@ -26,11 +26,13 @@ from spark_tasks.task import TaskContext
 class SinkOffsets:
     """Methods raise ConnectErrors of Kafka. `pause_s`: see PendingOffsets."""
 
-    def __init__(self, positions: Positions, marks: Marks, metrics: TaskMetrics, pause_s: Callable[[], float]) -> None:
+    def __init__(
+        self, positions: Positions, letters: LetterTracker, metrics: TaskMetrics, pause_s: Callable[[], float]
+    ) -> None:
         self.positions = positions
-        self.marks = marks
+        self.letters = letters
         self._metrics = metrics
-        self._pending = PendingOffsets(metrics, pause_s, self._go_back, marks.metadata)
+        self._pending = PendingOffsets(metrics, pause_s, self._go_back, letters.metadata)
         self._replaced: dict[TopicPartition, int] = {}  # pending offsets that the batch in flight replaces
 
     @classmethod
@@ -41,26 +43,26 @@ class SinkOffsets:
         """Returns the offsets of a task that has no assignment yet. `writer`: may be a ResumableWriter."""
         positions = Positions(watcher, settings.isolation, settings.reset, writer)
         group = settings.consumer.group_id
-        marks: Marks
+        letters: LetterTracker
         if settings.errors.with_headers:
-            marks = LetterMarks(settings.errors, group)
+            letters = QueueSearchTracker(settings.errors, group)
         else:
-            marks = LettersKept(group, can_commit=settings.queue_is_in_group_cluster)
+            letters = GroupMetadataTracker(group, can_commit=settings.queue_is_in_group_cluster)
         if positions.resumable and settings.errors.queue:
-            marks.activate(context.id)
-        return cls(positions, marks, context.metrics, pause_s)
+            letters.activate(context.id)
+        return cls(positions, letters, context.metrics, pause_s)
 
     def assign(self, consumer: GroupConsumer) -> None:
         """Sets the member's new assignment."""
         self.positions.assign(consumer.assignment(), consumer.committed)
-        self.marks.forget()
+        self.letters.reset()
 
     def ranges(self, consumer: GroupConsumer, max_records: int) -> list[tuple[TopicPartition, int, int]]:
         """Returns the ranges of the next batch (see Positions.ranges)."""
-        self.marks.complete(self.positions.known, consumer, lambda: self.commit(consumer), COMMIT_TIMEOUT_MS)
+        self.letters.look_up(self.positions.known, consumer, lambda: self.commit(consumer), COMMIT_TIMEOUT_MS)
         with phase("plan"):
             found = self.positions.ranges(max_records) if self.positions else []
-            known = [one for one in found if self.marks.knows(one[0])]  # others have just got a leader
+            known = [one for one in found if self.letters.is_ready(one[0])]  # others have just got a leader
         self._measure_lags()
         return known
 
@@ -68,8 +70,8 @@ class SinkOffsets:
         """Called before a batch with records of these partitions. Returns False if the positions have to be read again,
         because the group has refused a commit.
         """
-        self._replaced = self._pending.take(partitions) if self.marks.in_group else {}
-        return all(map(self.marks.knows, partitions))
+        self._replaced = self._pending.take(partitions) if self.letters.executors_commit else {}
+        return all(map(self.letters.is_ready, partitions))
 
     def withdraw(self) -> None:
         """The batch in flight has not begun, and never will."""
@@ -81,10 +83,10 @@ class SinkOffsets:
         for result in done:
             place = (result.topic, result.partition)
             self.positions.advance(place, result.next_offset)
-            self.marks.advance(place, result.next_offset, result.written_to, result.search)
+            self.letters.advance(place, result.next_offset, result.written_to, result.known_letters)
         self._measure_lags()
         offsets = {(result.topic, result.partition): result.next_offset for result in done}
-        self._pending.add({tp: offset for tp, offset in offsets.items() if self.marks.knows(tp)})
+        self._pending.add({tp: offset for tp, offset in offsets.items() if self.letters.is_ready(tp)})
         for result in results:  # after what was written, as it may fail
             if result.out_of_range is not None:
                 self.positions.out_of_range(result.topic, result.partition, *result.out_of_range)
@@ -92,8 +94,8 @@ class SinkOffsets:
 
     def not_written(self) -> None:
         """A batch was not committed, and is read again."""
-        self.marks.failed()
-        if self.marks.in_group:
+        self.letters.batch_failed()
+        if self.letters.executors_commit:
             self._pending.forget()
 
     def commit(self, consumer: GroupConsumer) -> None:
@@ -110,9 +112,9 @@ class SinkOffsets:
         """Whether offsets are left to commit."""
         return bool(self._pending)
 
-    def look(self) -> None:
+    def refresh_lags(self) -> None:
         """Keeps the lags of a task that reads nothing up to date."""
-        self.positions.look()
+        self.positions.refresh_ends()
         self._measure_lags()
 
     def _measure_lags(self) -> None:
@@ -122,4 +124,4 @@ class SinkOffsets:
         """Goes back to the committed offsets: another member may have written the later records meanwhile."""
         self._pending.forget()
         self.positions.forget()
-        self.marks.forget()
+        self.letters.reset()

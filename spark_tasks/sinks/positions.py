@@ -48,7 +48,7 @@ class Positions:
         self._ends: dict[TopicPartition, int] = {}  # the newest known ones
         self._looked_at = float("-inf")  # when a task that reads nothing last looked up the ends
         self._look_up_at = float("-inf")
-        self._doubtful = self._doubts_ends = False
+        self._rechecks_sink = self._rechecks_ends = False
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._committed: Committed | None = None
 
@@ -93,18 +93,17 @@ class Positions:
         starts, self._starts = self._starts, {}
         return starts
 
-    def doubt(self) -> None:
-        """Records that a batch failed. Before the next one, the ends are requested: the log may have lost records for
-        which the batch waited. A sink that stores offsets itself may have a part of the batch nevertheless, so it is
-        asked for its offsets.
+    def recheck(self) -> None:
+        """Called when a batch has failed. Before the next one, the ends are requested: the log may have lost records
+        for which the batch waited. A sink that stores offsets itself is asked for them, as it may have a part of it.
         """
-        self._doubtful = self._resume_from is not None
-        self._doubts_ends = True
+        self._rechecks_sink = self._resume_from is not None
+        self._rechecks_ends = True
 
     def _look_up(self) -> None:
-        if self._doubtful:
+        if self._rechecks_sink:
             self._at |= {tp: offset for tp in self._at if (offset := self._sink_offset(tp)) is not None}
-            self._doubtful = False
+            self._rechecks_sink = False
         missing = [tp for tp in sorted(self._assigned) if tp not in self._at]
         if not missing or self._committed is None or (self._at and time.monotonic() < self._look_up_at):
             return
@@ -165,9 +164,9 @@ class Positions:
         """
         self._look_up()
         found, self._looked_at = [], float("-inf")
-        look_up = self._watcher.refresh if self._doubts_ends else self._watcher.ends
+        look_up = self._watcher.refresh if self._rechecks_ends else self._watcher.ends
         self._ends = look_up(list(self._at), self.isolation)
-        self._doubts_ends = False
+        self._rechecks_ends = False
         for tp, end in self._ends.items():
             start = self._at[tp]
             if end > start:
@@ -181,7 +180,7 @@ class Positions:
         have to be fetched, or a position is not known or behind the end of the log. Sends no request. Each
         range goes up to the known end, because no later response reports records that are before it.
         """
-        if len(self._at) < len(self._assigned) or self._doubtful:
+        if len(self._at) < len(self._assigned) or self._rechecks_sink:
             return None
         found = []
         for tp, start in self._at.items():
@@ -204,8 +203,8 @@ class Positions:
         """
         return max(end, min(self._watcher.known_end(partition, self.isolation), start + max_records))
 
-    def look(self) -> None:
-        """Looks up the ends, at most every LAG_S, for the `lags` of a task that reads nothing."""
+    def refresh_ends(self) -> None:
+        """Requests the ends, at most every LAG_S, for the `lags` of a task that reads nothing."""
         if self._assigned and time.monotonic() - self._looked_at > LAG_S:
             self._looked_at = time.monotonic()
             with suppress(ConnectError):  # Kafka does not respond; looked up again later

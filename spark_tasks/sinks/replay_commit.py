@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from pyspark.sql.datasource import DataSourceWriter
 
-from spark_tasks.dead_letters.replay_range import LetterRange
+from spark_tasks.dead_letters.replay.letter_range import LetterRange
 from spark_tasks.kafka.membership import GroupConsumer
-from spark_tasks.sinks.commits import COMMIT_TIMEOUT_MS
+from spark_tasks.sinks.pending_offsets import COMMIT_TIMEOUT_MS
 from spark_tasks.sinks.replay_split import ReplayResult
 from spark_tasks.spark.executor import value_of
 

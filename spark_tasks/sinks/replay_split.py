@@ -16,12 +16,12 @@ import pyarrow as pa
 from spark_tasks.data.columns import in_order, one_topic
 from spark_tasks.dead_letters.letters import MARKER, DeadLetters, Rows, Run, runs
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
-from spark_tasks.dead_letters.replay_range import LetterRange, ReplayCounts, Tally
+from spark_tasks.dead_letters.replay.letter_range import LetterRange, ReplayCounts, Tally
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.pipeline.errors.failures import Failure
 from spark_tasks.plugins.origin import Place
-from spark_tasks.sinks.blame import Blame
+from spark_tasks.sinks.rejection_streak import RejectionStreak
 from spark_tasks.sinks.split import SinkJob, SinkResult
 from spark_tasks.sinks.writes import WriterRunner, put_failure, raise_if_outage
 from spark_tasks.spark.executor import Outcome, failed_outcome
@@ -149,7 +149,7 @@ def _written(job: SinkJob, call: Sequence[_Given], place: Place, refusals: Refus
     except Exception as error:  # noqa: BLE001 - plugin code
         raise_if_outage(error)
         # What is refused stays in the queue, and often all of it is refused again.
-        messages, reports = runner.write_accepted(batches, raised=error, blame=Blame(believes=True))
+        messages, reports = runner.write_accepted(batches, raised=error, streak=RejectionStreak(trusting=True))
     by_offset = {offset: given for given in call for offset in given.offsets()}
     for offset, reported in reports:
         given = by_offset[offset]

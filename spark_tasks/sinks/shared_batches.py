@@ -7,11 +7,9 @@ takes a fraction of what as many batches would, each with its own thread, messag
 
 A lent task is used only by this thread, until its own thread has it back: to rebalance, pause or stop, and for whatever
 is not simple. That is a batch with records that have to be fetched, an error, a bad record, a slow write, a rebalance.
-A shared split that hangs for CUT_OFF_S is cancelled, and each of its tasks continues on its own, so that only the one
-that hangs does. The time in which its process was ready to run and had no CPU does not count, nor does time in which
-this process did not run: other load must not repeat records. Where it hangs is logged before, by a thread of its own:
-the process has to be asked for that. A split of only one task is not cancelled, as that task would hang again: others
-with its key go on without it.
+A shared split that hangs is cancelled (see HangWatch), and each of its tasks continues on its own, so that only the one
+that hangs is delayed. A split of only one task is not cancelled, because that task would hang again; other tasks with
+its key continue without it.
 """
 
 from __future__ import annotations
@@ -30,25 +28,23 @@ from typing import Any, Final, Protocol
 from spark_tasks.errors import RetriableError
 from spark_tasks.futures import error_of, fail
 from spark_tasks.kafka.group_io import COMMITS_PER_S
+from spark_tasks.sinks.hang_watch import HangWatch
 from spark_tasks.sinks.shared_split import SharedSplit
 from spark_tasks.sinks.split import SinkResult, SinkSplit
 from spark_tasks.task import Engine
 
 _logger = logging.getLogger(__name__)
 
-SHOWN: Final = 5  # ids of tasks in a line of the log
-CUT_OFF_S: Final = 3.0  # for splits that took milliseconds before
 TICK_S: Final = 0.1
-LATE: Final = 3  # ticks; a look at a split that comes later counts as one that came then
 COMMITS_AT_ONCE: Final = max(1, int(COMMITS_PER_S * TICK_S))  # in a tick: many at once delay the records behind them
-ONE_FLIGHT: Final = 0.05  # in the average of how long flights have waited
+WAIT_WEIGHT: Final = 0.05  # of a flight in the moving average of how long flights have waited
 # The next shared split starts when the one before it has ended. So, with many tasks, each gets more records instead of
 # all CPUs. Only a short one is waited for, so that a slow writer delays the others once, by this time.
-SHORT_S: Final = 0.005
-AT_ONCE: Final = max(1, (os.cpu_count() or 1) // 2)
+SHORT_FLIGHT_S: Final = 0.005
+MAX_SHORT_FLIGHTS: Final = max(1, (os.cpu_count() or 1) // 2)
 
 
-class Borrowed(Protocol):
+class LentTask(Protocol):
     """The part of a SinkTask that runs shared batches."""
 
     @property
@@ -74,7 +70,7 @@ class Loan:
     splits (ADR 0052). `outcome`: the results or the error of a batch that the task has to handle itself.
     """
 
-    task: Borrowed
+    task: LentTask
     key: Hashable
     outcome: Sequence[SinkResult] | Exception | None = None
     busy: bool = False  # the thread uses the task, or its split is in flight
@@ -84,20 +80,15 @@ class Loan:
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A shared split in flight, with the number of each task's splits in it. `started`: when it was submitted;
-    `looked`: when it was last found to be in a process, None if it is in none (time.monotonic). `ready_s`: the engine's
-    at that time; `hung_s`: how long it has run or slept in that process. `cut_off`: it is being cancelled, or others do
-    not wait for it any more.
+    """A shared split in flight, with the number of each task's splits in it. `started`: when it was submitted
+    (time.monotonic). `watch`: None before the first tick, when most splits have ended.
     """
 
     key: Hashable
     loans: list[tuple[Loan, int]]
     future: Future[list[Any]]
     started: float = field(default_factory=time.monotonic)
-    looked: float | None = None
-    ready_s: float = 0.0
-    hung_s: float = 0.0
-    cut_off: bool = False
+    watch: HangWatch | None = None
 
 
 class SharedBatches:
@@ -107,7 +98,8 @@ class SharedBatches:
         self._engine = engine
         self._changed = threading.Condition()
         self._event = threading.Event()
-        self._news: dict[Hashable, dict[Loan, float]] = {}  # by key, and since when (time.monotonic), the oldest first
+        # By key, the oldest first: the tasks that may have records, and since when (time.monotonic).
+        self._arrivals: dict[Hashable, dict[Loan, float]] = {}
         self._uncommitted: dict[Loan, None] = {}  # those first whose turn is next
         self._flights: dict[Hashable, _Flight] = {}
         self._landed: deque[_Flight] = deque()
@@ -116,8 +108,8 @@ class SharedBatches:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def lend(self, task: Borrowed, key: Hashable) -> Loan:
-        """Lends a task. Call `look` at once, and when it may have records."""
+    def lend(self, task: LentTask, key: Hashable) -> Loan:
+        """Lends a task. Call `notify` at once, and when it may have records."""
         loan = Loan(task, key)
         with self._changed:
             if self._thread is None:
@@ -127,13 +119,13 @@ class SharedBatches:
             self._uncommitted[loan] = None  # perhaps offsets of its own batches
         return loan
 
-    def look(self, loans: Iterable[Loan]) -> float:
-        """There may be records for these tasks. Returns how many seconds batches have recently waited for those of
-        other connectors. Any thread.
+    def notify(self, loans: Iterable[Loan]) -> float:
+        """Tells that there may be records for these tasks. Returns how many seconds batches have recently waited for
+        those of other connectors. Any thread.
         """
         with self._changed:
             for loan in loans:
-                self._has_news(loan)
+                self._note_arrival(loan)
         if not self._event.is_set():  # hundreds of times a second
             self._event.set()
         return self._waited_s
@@ -168,14 +160,14 @@ class SharedBatches:
         self._closed = True
         self._event.set()
 
-    def _has_news(self, loan: Loan) -> None:
-        self._news.setdefault(loan.key, {}).setdefault(loan, time.monotonic())
+    def _note_arrival(self, loan: Loan) -> None:
+        self._arrivals.setdefault(loan.key, {}).setdefault(loan, time.monotonic())
 
     def _forget(self, loan: Loan) -> None:
-        waiting = self._news.get(loan.key, {})
+        waiting = self._arrivals.get(loan.key, {})
         waiting.pop(loan, None)
         if not waiting:
-            self._news.pop(loan.key, None)
+            self._arrivals.pop(loan.key, None)
         self._uncommitted.pop(loan, None)
 
     def _run(self) -> None:
@@ -212,26 +204,26 @@ class SharedBatches:
                 loans = [loan for loan in waiting if not loan.ended]
                 for loan in loans:
                     loan.busy = True
-            self._waited_s += ONE_FLIGHT * (time.monotonic() - next(iter(waiting.values())) - self._waited_s)
+            self._waited_s += WAIT_WEIGHT * (time.monotonic() - next(iter(waiting.values())) - self._waited_s)
             self._submit_group(key, loans)
         with self._changed:
-            return pause_s if self._news.keys() - self._flights.keys() else 0.0
+            return pause_s if self._arrivals.keys() - self._flights.keys() else 0.0
 
     def _next(self) -> tuple[Hashable, dict[Loan, float]] | None:
-        """The news whose turn it is, without those of tasks in a flight that others do not wait for any more."""
-        for key, waiting in self._news.items():
+        """Returns the key whose records have waited longest, and its tasks, without those in a flight that hangs."""
+        for key, waiting in self._arrivals.items():
             if key not in self._flights and (free := {one: at for one, at in waiting.items() if not one.busy}):
-                del self._news[key]
+                del self._arrivals[key]
                 if rest := {one: at for one, at in waiting.items() if one.busy}:
-                    self._news[key] = rest
+                    self._arrivals[key] = rest
                 return key, free
         return None
 
     def _pause_s(self) -> float:
         """Returns the time until the next flight may start, if none ends before."""
-        old = time.monotonic() - SHORT_S
+        old = time.monotonic() - SHORT_FLIGHT_S
         recent = sorted(flight.started - old for flight in self._flights.values() if flight.started > old)
-        return recent[-AT_ONCE] if len(recent) >= AT_ONCE else 0.0
+        return recent[-MAX_SHORT_FLIGHTS] if len(recent) >= MAX_SHORT_FLIGHTS else 0.0
 
     def _submit_group(self, key: Hashable, loans: Iterable[Loan]) -> None:
         """Starts a flight with what these tasks have planned."""
@@ -272,15 +264,15 @@ class SharedBatches:
         if attached:
             del self._flights[flight.key]
         with self._changed:
-            if attached and (waiting := self._news.get(flight.key)):  # for this flight, not for others
-                self._news[flight.key] = dict.fromkeys(waiting, time.monotonic())
+            if attached and (waiting := self._arrivals.get(flight.key)):  # for this flight, not for others
+                self._arrivals[flight.key] = dict.fromkeys(waiting, time.monotonic())
         loans = [loan for loan, _ in flight.loans]
         error = None if flight.future.cancelled() else error_of(flight.future)
         if flight.future.cancelled():  # withdrawn for one of the tasks
             with self._changed:
                 for loan in loans:
                     if not loan.ended:
-                        self._has_news(loan)
+                        self._note_arrival(loan)
         elif error is not None:
             for loan in loans:
                 loan.outcome = _retriable(error)
@@ -315,45 +307,15 @@ class SharedBatches:
             self._changed.notify_all()
 
     def _cut_off(self, now: float) -> None:
-        """Ends splits that hang. One that a process has declined waits again; that does not count as hanging."""
+        """Cancels splits that hang. One of a single task only leaves the other tasks with its key to later splits."""
         for flight in tuple(self._flights.values()):
-            self._look_at(flight, now)
-            if flight.hung_s > CUT_OFF_S and not flight.cut_off:
-                flight.cut_off = True
-                if len(flight.loans) == 1:
-                    del self._flights[flight.key]
-                    continue
-                try:
-                    threading.Thread(target=self._cut_off_here, args=(flight,), name="cut-off", daemon=True).start()
-                except RuntimeError:  # the system has no thread left; the split has to end nevertheless
-                    self._report_and_cancel(flight, None)
-
-    def _look_at(self, flight: _Flight, now: float) -> None:
-        if not self._engine.runs(flight.future):
-            flight.looked, flight.hung_s = None, 0.0
-            return
-        ready_s, before = self._engine.ready_s(flight.future), flight.looked
-        if before is not None:
-            waited_s = max(0.0, ready_s - flight.ready_s)  # less than before: another process has the split
-            flight.hung_s += max(0.0, min(now - before, LATE * TICK_S) - waited_s)
-        flight.looked, flight.ready_s = now, ready_s
-
-    def _cut_off_here(self, flight: _Flight) -> None:
-        where = None
-        try:
-            where = self._engine.where(flight.future)
-        except Exception:  # whatever it is, the split has to end
-            _logger.exception("Could not find out where a shared split hangs")
-        if not flight.future.done():  # meanwhile
-            self._report_and_cancel(flight, where)
-
-    def _report_and_cancel(self, flight: _Flight, where: str | None) -> None:
-        ids = [loan.task.id for loan, _ in flight.loans]
-        some = ", ".join(ids[:SHOWN]) + (f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else "")
-        _logger.warning("Cancelling a split that %d tasks share (%s): it has run for more than %g s. Each task repeats "
-                        "its records in a split of its own", len(ids), some, CUT_OFF_S,
-                        extra={"heeler_about": ids[0].rpartition("-")[0], "below": where or ""})
-        self._engine.cancel(flight.future)
+            watch = flight.watch = flight.watch or HangWatch(self._engine, flight.future)
+            if not watch.hangs(now):
+                continue
+            if len(flight.loans) == 1:
+                del self._flights[flight.key]
+            else:
+                watch.cancel([loan.task.id for loan, _ in flight.loans])
 
     def _commit(self) -> None:
         """Commits the offsets of the next few tasks for which that is due."""

@@ -19,10 +19,10 @@ from typing_extensions import override
 from spark_tasks.config.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.data.columns import in_order, size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_in_group import LettersInGroup, sender_of
-from spark_tasks.dead_letters.letters_once import LettersOnce, OnceSender, RepeatingSender, Search
+from spark_tasks.dead_letters.exactly_once.plans import KnownLetters, SendPlan
+from spark_tasks.dead_letters.exactly_once.sender import AtLeastOnceSender, ExactlyOnceSender
+from spark_tasks.dead_letters.exactly_once.sender_choice import sender_of
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
-from spark_tasks.dead_letters.written_letters import WrittenLetters
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, UnknownTopicError
@@ -34,8 +34,8 @@ from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.errors.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
-from spark_tasks.sinks.blame import Blame, blames
-from spark_tasks.sinks.noted_failures import ManyFailuresError, NotedFailures
+from spark_tasks.sinks.failed_rows import FailedRows, TooManyFailedRowsError
+from spark_tasks.sinks.rejection_streak import RejectionStreak, streaks_of
 from spark_tasks.sinks.writes import Reports, WriterRunner, put_failure, raise_if_outage
 from spark_tasks.spark.executor import Outcome, failed_outcome
 from spark_tasks.tasks.pace import MAX_SPLIT_BYTES
@@ -83,8 +83,9 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
     the start of the next batch. `size`: in bytes.
 
     If `out_of_range` is set (the log's start and end), the range is not in the log and no record was read. If `failure`
-    is set, the split has failed and only `refused` (the bad records) is used. `search`: see OnceSender. `written_to`:
-    only with `letters`, the offset after the last record that the sink was given; None if it has refused that one.
+    is set, the split has failed and only `refused` (the bad records) is used. `known_letters`: from an
+    ExactlyOnceSender. `written_to`: only with that, the offset after the last record that the sink was given; None if
+    the sink has refused that record.
     `blocked`: the seconds for which other tasks waited for it, only of long ones in a SharedSplit. `out_of_reach`: the
     split has failed because no leader of the partition gave it a record.
     """
@@ -100,7 +101,7 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
     failure: Outcome | None = None
     refused: Refused = NONE_REFUSED
     figures: SplitFigures | None = None
-    search: Search | WrittenLetters | None = None
+    known_letters: KnownLetters | None = None
     written_to: int | None = None
     blocked: float = 0.0
     out_of_reach: bool = False
@@ -116,8 +117,8 @@ class SinkResult(NamedTuple):  # thousands a second are created and pickled, muc
 def within_reach(
     results: Sequence[SinkResult], lose: Callable[[TopicPartition], None], task: str
 ) -> Sequence[SinkResult]:
-    """Returns the results of a batch without those of partitions that are out of reach, which must not delay the others
-    of the task; with them if there are no others. Calls `lose` with each of them.
+    """Returns the results of a batch without those of partitions that are out of reach, so that these do not delay the
+    task's other partitions; all results if there are no others. Calls `lose` with each partition that is out of reach.
     """
     lost = [result for result in results if result.out_of_reach]
     for result in lost:
@@ -144,8 +145,8 @@ class ConvertedRange:
 
 class SinkSplit(NamedTuple):
     """The offsets `start` to `end` (exclusive) of a partition. `job`: a pickled SinkJob. `held`: record batches from
-    `start` on that have been fetched already, in the broker's format. `letters`: writes dead letters once; None for at
-    least once. `number`: the split's in its batch.
+    `start` on that have been fetched already, in the broker's format. `letters`: how dead letters are written; None for
+    at least once. `number`: the split's in its batch.
     """
 
     job: bytes
@@ -155,7 +156,7 @@ class SinkSplit(NamedTuple):
     end: int
     expected_seconds: float = 0.0
     held: bytes = b""
-    letters: LettersOnce | LettersInGroup | None = None
+    letters: SendPlan | None = None
     number: int = 0
 
     def run(
@@ -198,14 +199,14 @@ class SinkSplit(NamedTuple):
             figures=SplitFigures(
                 reading.records, reading.size, reading.written, reading.written_bytes, watch.seconds, plugins.counted()
             ),
-            search=letters.search, written_to=None if self.letters is None else reading.written_to,
+            known_letters=letters.known, written_to=None if self.letters is None else reading.written_to,
         )
 
     def _put(self, job: SinkJob, reading: _Reading, first: pa.RecordBatch) -> tuple[_Reading, Sequence[Any]]:
         """Writes all records: in one call, or in several if the writer refuses some of them. Returns the reading that
         was written (a second one, if the first call failed) and the writer's messages.
         """
-        spacings, blamed, place = _spacings(self.job), blames(job.errors.connector), (self.topic, self.partition)
+        spacings, streaks, place = _spacings(self.job), streaks_of(job.errors.connector), (self.topic, self.partition)
         runner = WriterRunner(job.writer, job.accepts, place, tolerant=job.errors.tolerant, refuse=reading.refuse_put,
                               number=self.number)
         batches: Iterator[pa.RecordBatch] = itertools.chain([first], reading)
@@ -221,12 +222,13 @@ class SinkSplit(NamedTuple):
                 reading = reading.again()
                 batches = reading
             else:
-                blamed.pop(place, None)
+                streaks.pop(place, None)
                 reading.refuse_puts(reports)
                 return reading, [message]
-        messages, reports = runner.write_accepted(list(batches), spacing, raised, blamed.setdefault(place, Blame()))
+        streak = streaks.setdefault(place, RejectionStreak())
+        messages, reports = runner.write_accepted(list(batches), spacing, raised, streak)
         if messages:
-            blamed.pop(place, None)
+            streaks.pop(place, None)
         if len(reports) >= _MANY:
             spacings[place] = reading.written // len(reports)
         reading.refuse_puts(reports)
@@ -251,13 +253,13 @@ class _Reading(Iterator[pa.RecordBatch]):
     """
 
     def __init__(
-        self, split: SinkSplit, job: SinkJob, letters: OnceSender | RepeatingSender,
+        self, split: SinkSplit, job: SinkJob, letters: ExactlyOnceSender | AtLeastOnceSender,
         converted: ConvertedRange | None = None, first_timeout_ms: float | None = None,
     ) -> None:
         self._split = split
         self._job = job
         self.letters = letters
-        self.refusals = Refusals(job.errors, letters.at_most)
+        self.refusals = Refusals(job.errors, letters.max_letters)
         self.position = split.start
         self.records = 0
         self.size = 0
@@ -266,7 +268,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.written_bytes = 0
         self._first_timeout_ms = first_timeout_ms
         self._last: int | None = None  # the offset of the last record that was yielded
-        self._has_last = True  # the sink
+        self._has_last = True  # whether the sink has accepted that record
         self._damaged = False
         self._until = time.perf_counter() + BUDGET_FACTOR * max(split.expected_seconds, 1.0)
         self._batches = self._read() if converted is None else self._take(converted)
@@ -320,14 +322,14 @@ class _Reading(Iterator[pa.RecordBatch]):
         stages refuse records one after the other, so a letter is written only when all bad records before are known.
         """
         split, convert = self._split, self._job.pipeline.to_connect_by_schema
-        noted = NotedFailures(None if self._job.errors.tolerant else partial(self._refuse, raw))
+        failed = FailedRows(None if self._job.errors.tolerant else partial(self._refuse, raw))
         try:
-            batches = convert(split.topic, split.partition, raw, noted.note_some)
-        except ManyFailuresError as many:
+            batches = convert(split.topic, split.partition, raw, failed.add_limited)
+        except TooManyFailedRowsError as many:
             raw = raw.slice(0, many.row + 1)
-            noted.clear()
-            batches = convert(split.topic, split.partition, raw, noted.note)
-        for failure in noted.in_order():
+            failed.clear()
+            batches = convert(split.topic, split.partition, raw, failed.add)
+        for failure in failed.in_order():
             self._refuse(raw, failure)
             if self.refusals.enough and failure.row + 1 < len(raw):
                 last = raw.column(0)[failure.row]

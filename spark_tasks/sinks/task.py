@@ -22,10 +22,9 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceWriter
 from typing_extensions import override
 
-from spark_tasks.dead_letters.letters_in_group import LettersInGroup
-from spark_tasks.dead_letters.letters_once import LettersOnce
+from spark_tasks.dead_letters.exactly_once.plans import SendPlan
 from spark_tasks.dead_letters.queue_topic import QueueTopic
-from spark_tasks.dead_letters.replays import Replays
+from spark_tasks.dead_letters.replay.task_replays import Replays
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.end_watchers import EndWatchers
@@ -37,14 +36,14 @@ from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.api import SinkConnector
-from spark_tasks.sinks.batch_commits import BatchCommits
-from spark_tasks.sinks.loans import Loans
+from spark_tasks.sinks.batch_sharing import BatchSharing
 from spark_tasks.sinks.offsets import SinkOffsets
 from spark_tasks.sinks.replay_commit import commit_replay
 from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.shared_batches import SharedBatches
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit, within_reach
+from spark_tasks.sinks.writer_commits import WriterCommits
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_in_flight import MAX_WAIT_S, BatchCancelledError, BatchInFlight
@@ -87,7 +86,7 @@ class SinkTask(TaskRunner):
         self._resting = False  # until the next attempt, as Kafka cannot be reached
         self._batch = BatchInFlight(context)
         self._generation: tuple[int, str] | None = None  # of the group when the batch began
-        self._loans: Loans | None = None
+        self._sharing: BatchSharing | None = None
         self._replays = Replays(self._errors, self._metrics)
         self._flight: Flight | None = None
         self._consumer: GroupConsumer | None = None
@@ -101,8 +100,8 @@ class SinkTask(TaskRunner):
     @property
     def batch(self) -> Future[list[Any]] | None:
         """The batch in flight."""
-        loans = self._loans
-        return loans.batch if loans is not None and loans.active else self._batch.future
+        sharing = self._sharing
+        return sharing.batch if sharing is not None and sharing.active else self._batch.future
 
     @override
     def start(self) -> None:
@@ -115,7 +114,7 @@ class SinkTask(TaskRunner):
     def _start(self) -> None:
         _ = self._pipeline.stages  # an invalid converter or transform fails here, not in the first batch
         self._writer = writer_of(data_source_of(self._connector, self._context.config))
-        self._commits = BatchCommits(self._writer, self._metrics)
+        self._commits = WriterCommits(self._writer, self._metrics)
         settings = self._settings
         job = SinkJob(
             settings.client, settings.isolation, self._connector.accepts, self._pipeline, pickled(self._writer),
@@ -125,17 +124,17 @@ class SinkTask(TaskRunner):
         self._watcher = self._watchers.of(settings.client)
         self._offsets = SinkOffsets.of(
             self._context, settings, self._watcher, self._writer, lambda: self._io.commit_pause_s)
-        self._loans = self._made_loans()
+        self._sharing = self._made_sharing()
 
-    def _made_loans(self) -> Loans | None:
+    def _made_sharing(self) -> BatchSharing | None:
         """None if the task cannot share batches, which end in a thread that must not run a plugin's code."""
         settings = self._settings
         if (
-            self._shared is None or type(self._pipeline) is not SinkPipeline or self._offsets.marks.active
-            or not self._commits.are_empty or settings.isolation != "read_uncommitted"
+            self._shared is None or type(self._pipeline) is not SinkPipeline or self._offsets.letters.active
+            or not self._commits.does_nothing or settings.isolation != "read_uncommitted"
         ):
             return None
-        return Loans(
+        return BatchSharing(
             self._context, self, self._shared, (settings_key(settings.client), self._pipeline.key), self._watcher,
             self._offsets.positions, lambda: self._member, lambda: self._size.records, self._lent_split,
             self._end_batch, self._commit_due,
@@ -152,10 +151,10 @@ class SinkTask(TaskRunner):
         if self._batch.cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
         try:
-            if (loans := self._loans) is not None and loans.active:
-                if not self._replays.running and loans.goes_on():
+            if (sharing := self._sharing) is not None and sharing.active:
+                if not self._replays.running and sharing.goes_on():
                     return Progress(idle_ms=UPKEEP_MS)
-                if (progress := self._end_loan(loans)) is not None:
+                if (progress := self._end_loan(sharing)) is not None:
                     return progress
             if self._batch.future is not None:
                 return self._collect()
@@ -183,9 +182,9 @@ class SinkTask(TaskRunner):
         if pause is not None:
             return pause
         if self._paused or not (offsets.positions or self._replays.running):
-            offsets.look()
+            offsets.refresh_lags()
             return Progress(idle_ms=offsets.commit_due(consumer))
-        if not self._replays.running and self._loans is not None and self._loans.begin():
+        if not self._replays.running and self._sharing is not None and self._sharing.begin():
             self._flight = None
             return Progress(idle_ms=UPKEEP_MS)
         begun = time.perf_counter()
@@ -199,23 +198,23 @@ class SinkTask(TaskRunner):
         if not offsets.begin([one[0] for one in ranges]):
             return Progress()
         self._metrics.add_phase("plan", time.perf_counter() - begun)
-        splits = [DeferredSplit(partial(self._split, number, tp, start, end, offsets.marks.of(tp)),
+        splits = [DeferredSplit(partial(self._split, number, tp, start, end, offsets.letters.plan(tp)),
                                 self._size.seconds(end - start)) for number, (tp, start, end) in enumerate(ranges)]
         self._flight = Flight(self._begin(splits, consumer))
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
         return self._collect()
 
-    def _end_loan(self, loans: Loans, *, withdraw: bool = False) -> Progress | None:
+    def _end_loan(self, sharing: BatchSharing, *, withdraw: bool = False) -> Progress | None:
         """Takes the task back from SharedBatches. Returns the result of `run_once` if it has to handle the end of a
         shared batch, or to wait for it.
         """
-        ended = loans.end(MAX_WAIT_S, withdraw=withdraw)
+        ended = sharing.end(MAX_WAIT_S, withdraw=withdraw)
         if ended is None:
             return Progress()
         (outcome,) = ended
         if isinstance(outcome, Exception):
             return self._failed(outcome, [])
-        return None if outcome is None else self._collect_batch(outcome, loans.generation)
+        return None if outcome is None else self._collect_batch(outcome, sharing.generation)
 
     def _lent_split(self, tp: TopicPartition, start: int, end: int, held: bytes) -> SinkSplit:
         return SinkSplit(self._job, *tp, start, end, held=held)
@@ -236,7 +235,7 @@ class SinkTask(TaskRunner):
         return self._consumer
 
     def _split(
-        self, number: int, tp: TopicPartition, start: int, end: int, letters: LettersOnce | LettersInGroup | None
+        self, number: int, tp: TopicPartition, start: int, end: int, letters: SendPlan | None
     ) -> SinkSplit:
         """Creates the split of a planned range, extended by records that have arrived while it waited for a process."""
         positions = self._offsets.positions
@@ -280,8 +279,8 @@ class SinkTask(TaskRunner):
                 value_of(failures[0])
             except Exception as error:  # noqa: BLE001 - the plugin's
                 return self._failed(error, results)
-        if self._loans is not None:
-            self._loans.note(results)
+        if self._sharing is not None:
+            self._sharing.note(results)
         progress = self._end_batch(results, generation)
         self._commit_due()  # if Kafka cannot be reached, the batch stays committed, and the offsets are committed later
         return progress
@@ -339,9 +338,9 @@ class SinkTask(TaskRunner):
             raise error
         with suppress(ConnectError):  # offsets of earlier batches; the batch's own error is the one to report
             self._commit_offsets()
-        self._offsets.positions.doubt()
+        self._offsets.positions.recheck()
         self._offsets.not_written()
-        self._queue.doubt(error)
+        self._queue.batch_failed(error)
         return self._retry_state.later(error)
 
     @override
@@ -362,8 +361,8 @@ class SinkTask(TaskRunner):
 
     def _finish(self) -> None:
         """Withdraws the batch in flight if it has not started; otherwise waits for it and commits it."""
-        while self._loans is not None and self._loans.active:
-            self._end_loan(self._loans, withdraw=True)
+        while self._sharing is not None and self._sharing.active:
+            self._end_loan(self._sharing, withdraw=True)
         if self._batch.withdraw():
             self._offsets.withdraw()
         while self._batch.future is not None:
@@ -378,8 +377,8 @@ class SinkTask(TaskRunner):
             with suppress(KafkaUnavailableError):  # not an error: the records are read again
                 self._commit_offsets()
         finally:
-            if self._loans is not None:
-                self._loans.cancel()
+            if self._sharing is not None:
+                self._sharing.cancel()
             self._batch.abandon()
             consumer, self._consumer = self._consumer, None
             if consumer is not None:
@@ -393,5 +392,5 @@ class SinkTask(TaskRunner):
     @override
     def cancel(self) -> None:
         self._batch.cancel()
-        if self._loans is not None:
-            self._loans.cancel()
+        if self._sharing is not None:
+            self._sharing.cancel()

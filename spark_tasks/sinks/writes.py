@@ -21,8 +21,8 @@ from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
 from spark_tasks.plugins.origin import Place, reading_from
 from spark_tasks.plugins.spark_task import as_spark_task
-from spark_tasks.sinks.blame import Blame
-from spark_tasks.sinks.suspects import RowGuesser
+from spark_tasks.sinks.rejection_streak import RejectionStreak
+from spark_tasks.sinks.row_guesser import RowGuesser
 
 SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # Kafka Connect's name for the stage's class
 _WORDS: Final = "the sink's writer rejected record {}"
@@ -117,20 +117,21 @@ class WriterRunner:
 
     def write_accepted(
         self, batches: Sequence[pa.RecordBatch], spacing: int | None = None, raised: Exception | None = None,
-        blame: Blame | None = None,
+        streak: RejectionStreak | None = None,
     ) -> tuple[list[Any], Reports]:
         """Writes all records that the writer accepts. Returns the commit messages of the successful calls, in order,
         and the bad records, ordered by offset.
 
         `spacing`: a bad record is expected in every `spacing` records. `raised`: the error of a call with all records.
-        `blame`: the records before that were refused. Raises errors that no record causes: RetriableError for an
-        outage, errors of the machine (a full disk), and ConnectError if the writer accepts nothing, see Blame.
+        `streak`: of records that were refused before. Raises errors that no record causes: RetriableError for an
+        outage, errors of the machine (a full disk), and ConnectError if the writer accepts nothing, see
+        RejectionStreak.
         """
         messages: list[Any] = []
         reports: Reports = []
         guesser = RowGuesser(batches)
-        blame = blame or Blame()
-        blame.begin()
+        streak = streak or RejectionStreak()
+        streak.begin_batch()
 
         def failed(error: Exception, begin: int, end: int) -> FailedPartError:
             raise_if_outage(error)
@@ -149,15 +150,15 @@ class WriterRunner:
             [one] = guesser.rows(row, row + 1)
             offset = one.column("offset")[0].as_py()
             reports.append((offset, failed.error))
-            blame.refused(failed.error, row, offset, guesser)
+            streak.refused(failed.error, row, offset, guesser)
 
         size = sum(map(len, batches))
         known = None if raised is None else failed(raised, 0, size)
         for message, reported in good_parts(size, attempt, refuse, spacing, known):
             messages.append(message)
-            blame.accepted()
+            streak.accepted()
             reports += reported
-        blame.ended(reports[-1][1] if reports else None, guesser)
+        streak.end_batch(reports[-1][1] if reports else None, guesser)
         return messages, sorted(reports, key=lambda report: report[0])
 
 

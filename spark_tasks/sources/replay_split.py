@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_tasks.dead_letters.refusals import Refused
-from spark_tasks.dead_letters.replay_range import LetterRange, ReplayCounts, Tally
-from spark_tasks.dead_letters.source_records import Produced, SourceLetters
+from spark_tasks.dead_letters.replay.letter_range import LetterRange, ReplayCounts, Tally
+from spark_tasks.dead_letters.source_letters import Produced, SourceLetters
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.shared_clusters import shared_cluster

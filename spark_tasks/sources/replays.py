@@ -9,9 +9,9 @@ from functools import partial
 from typing_extensions import override
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.replay_progress import progress_in, progress_offset
-from spark_tasks.dead_letters.replay_range import LetterRange
-from spark_tasks.dead_letters.replays import Replays
+from spark_tasks.dead_letters.replay.letter_range import LetterRange
+from spark_tasks.dead_letters.replay.source_progress import progress_in, progress_offset
+from spark_tasks.dead_letters.replay.task_replays import Replays
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.task import TaskMetrics

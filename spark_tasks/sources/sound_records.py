@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_tasks.data.columns import size_of
 from spark_tasks.dead_letters.refusals import NO_RECORD, Original, Refusals
-from spark_tasks.dead_letters.source_records import produced_header, untimed
+from spark_tasks.dead_letters.source_letters import produced_header, untimed
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.append import Appender, partitions_given
 from spark_tasks.kafka.cluster import KafkaCluster

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from spark_tasks.data.columns import size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NO_RECORD, NONE_REFUSED, Original, Refusals, Refused
-from spark_tasks.dead_letters.source_records import record_header
+from spark_tasks.dead_letters.source_letters import record_header
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import TopicPartition

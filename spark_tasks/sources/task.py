@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.dead_letters.refusals import reported
-from spark_tasks.dead_letters.replay_progress import is_progress
+from spark_tasks.dead_letters.replay.source_progress import is_progress
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import phase
@@ -291,7 +291,7 @@ class SourceTask(TaskRunner):
         """
         if self._delivery.owes and not of_batch and isinstance(error, RetriableError) and not self._batch.cancelled:
             return self._retry_state.later(error)
-        self._queue.doubt(error)
+        self._queue.batch_failed(error)
         self._batch.abandon(LEFTOVER_S)  # it must not append while it is repeated
         self._start_over()
         shown = self._delivery.failure(error)

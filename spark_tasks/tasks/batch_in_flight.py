@@ -19,8 +19,9 @@ class BatchCancelledError(ConnectError):
 
 
 class BatchInFlight:
-    """At most one batch of a task is in flight. `future`: its result, None if there is none. `cancelled`: the task was,
-    and so is every batch from then on. `future` and `cancelled` may be read, and `cancel` called, on any thread.
+    """At most one batch of a task is in flight. `future`: its results, None if there is no batch. `cancelled`: whether
+    the task was cancelled, and with it every later batch. `future` and `cancelled` may be read, and `cancel` called, on
+    any thread.
 
     The task waits up to MAX_WAIT_S for a batch; after that, the end of the batch wakes the task. Frequent polls of
     hundreds of tasks would take so much CPU time that they would delay the batches.

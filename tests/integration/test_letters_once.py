@@ -17,18 +17,14 @@ from kafka.errors import CoordinatorNotAvailableError
 from kafka.structs import OffsetAndMetadata
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.dead_letters import letters_once
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_in_group import InGroupSender, LettersInGroup
-from spark_tasks.dead_letters.letters_once import (
-    LettersOnce,
-    LettersTakenOverError,
-    Search,
-    SearchingSender,
-    queue_ends,
-)
+from spark_tasks.dead_letters.exactly_once import queue_search_sender
+from spark_tasks.dead_letters.exactly_once.group_metadata_sender import GroupMetadataSender
+from spark_tasks.dead_letters.exactly_once.letter_offsets import LetterOffsets, parsed
+from spark_tasks.dead_letters.exactly_once.plans import GroupMetadataPlan, QueueSearchPlan, QueueSearchResult
+from spark_tasks.dead_letters.exactly_once.queue_search_sender import QueueSearchSender, queue_ends
+from spark_tasks.dead_letters.exactly_once.sender import LettersTakenOverError
 from spark_tasks.dead_letters.refusals import Original, Refusals
-from spark_tasks.dead_letters.written_letters import WrittenLetters, parsed
 from spark_tasks.kafka import group_io
 from spark_tasks.kafka.errors import NotAMemberError
 from spark_tasks.kafka.identity import ProducerIdentity
@@ -228,11 +224,13 @@ def refused(handling: ErrorHandling, topic: str, *offsets: int, large: int = -1)
     return refusals
 
 
-def send_once(refusals: Refusals, handling: ErrorHandling, topic: str, once: LettersOnce) -> Search | None:
-    sender = SearchingSender(handling, (topic, 0), once)
+def send_once(
+    refusals: Refusals, handling: ErrorHandling, topic: str, plan: QueueSearchPlan
+) -> QueueSearchResult | None:
+    sender = QueueSearchSender(handling, (topic, 0), plan)
     sender.send(refusals)
-    assert sender.search is None or isinstance(sender.search, Search)
-    return sender.search
+    assert sender.known is None or isinstance(sender.known, QueueSearchResult)
+    return sender.known
 
 
 def test_a_late_attempt_is_fenced_and_one_that_comes_later_finds_the_letters(
@@ -242,25 +240,26 @@ def test_a_late_attempt_is_fenced_and_one_that_comes_later_finds_the_letters(
     client = connection_settings({"bootstrap.servers": sink.bootstrap})
     handling = ErrorHandling(sink.name, tolerant=True, queue=dead(sink), with_headers=True, client=client)
     sink.make_topic(topic=dead(sink))
-    how = LettersOnce(f"{sink.name}-letters", queue_ends(handling))
-    search = letters_once.already_written
+    plan = QueueSearchPlan(f"{sink.name}-letters", queue_ends(handling))
+    search = queue_search_sender.already_written
 
     def searched(*arguments: Any) -> set[int]:
-        monkeypatch.setattr(letters_once, "already_written", search)
+        monkeypatch.setattr(queue_search_sender, "already_written", search)
         found = search(*arguments)
-        assert send_once(refused(handling, sink.topic, 3, 5), handling, sink.topic, how) == Search((0,), -1)
+        assert send_once(refused(handling, sink.topic, 3, 5), handling, sink.topic, plan) == QueueSearchResult((0,), -1)
         return found
 
-    monkeypatch.setattr(letters_once, "already_written", searched)
+    monkeypatch.setattr(queue_search_sender, "already_written", searched)
     with pytest.raises(LettersTakenOverError):
-        send_once(refused(handling, sink.topic, 3, 5), handling, sink.topic, how)
+        send_once(refused(handling, sink.topic, 3, 5), handling, sink.topic, plan)
     assert letters(sink) == {b"3": 1, b"5": 1}
     later = refused(handling, sink.topic, 3, 5, 7)
-    assert send_once(later, handling, sink.topic, how) == Search((3,), 5), "two letters, the end of their transaction"
+    found = send_once(later, handling, sink.topic, plan)
+    assert found == QueueSearchResult((3,), 5), "two letters, the end of their transaction"
     assert later.refused.letters == 1
     assert letters(sink) == {b"3": 1, b"5": 1, b"7": 1}
     shorter = refused(handling, sink.topic, 3)
-    found = send_once(shorter, handling, sink.topic, how)
+    found = send_once(shorter, handling, sink.topic, plan)
     assert found is not None
     assert found.last == 7, "a letter of a record after those of this batch"
     assert shorter.refused.letters == 0
@@ -273,28 +272,29 @@ def test_a_letter_that_a_broker_refuses_as_too_large_affects_no_others(
     client = connection_settings({"bootstrap.servers": sink.bootstrap})
     handling = ErrorHandling(sink.name, tolerant=True, queue=dead(sink), with_headers=True, client=client)
     sink.make_topic(topic=dead(sink), **{"max.message.bytes": "10000"})
-    how = LettersOnce(f"{sink.name}-letters", queue_ends(handling))
+    plan = QueueSearchPlan(f"{sink.name}-letters", queue_ends(handling))
     refusals = refused(handling, sink.topic, 3, 4, 5, large=4)
-    assert send_once(refusals, handling, sink.topic, how) is not None
+    assert send_once(refusals, handling, sink.topic, plan) is not None
     assert (refusals.refused.letters, refusals.refused.lost_letters) == (2, 1)
     assert f"Could not produce message to dead letter queue. topic={dead(sink)}: a broker rejected" in caplog.text
     again = refused(handling, sink.topic, 3, 5, 7)
-    found = send_once(again, handling, sink.topic, how)
+    found = send_once(again, handling, sink.topic, plan)
     assert found is not None
     assert (found.last, again.refused.letters) == (5, 1)
     assert letters(sink) == {b"3": 1, b"5": 1, b"7": 1}
 
 
-def in_group(sink: SinkRig, group: str = "", number: int = -1, member: str = "") -> LettersInGroup:
+def in_group(sink: SinkRig, group: str = "", number: int = -1, member: str = "") -> GroupMetadataPlan:
     """Not of a member, which a group without members allows."""
-    return LettersInGroup(f"{sink.name}-letters", GroupGeneration(group or f"connect-{sink.name}", number, member), 0)
+    generation = GroupGeneration(group or f"connect-{sink.name}", number, member)
+    return GroupMetadataPlan(f"{sink.name}-letters", generation, 0)
 
 
 @pytest.fixture
 def without_headers(sink: SinkRig) -> ErrorHandling:
     """There are a queue and a group with an offset of the topic."""
     sink.make_topic(topic=dead(sink))
-    commit(sink, f"connect-{sink.name}", WrittenLetters().text())
+    commit(sink, f"connect-{sink.name}", LetterOffsets().metadata())
     client = connection_settings({"bootstrap.servers": sink.bootstrap})
     return ErrorHandling(sink.name, tolerant=True, queue=dead(sink), client=client)
 
@@ -313,15 +313,16 @@ def commit(sink: SinkRig, group: str, metadata: str) -> None:
 def test_a_late_attempt_without_headers_is_fenced_and_one_that_comes_later_finds_the_letters(
     sink: SinkRig, without_headers: ErrorHandling
 ) -> None:
-    late = InGroupSender(without_headers, (sink.topic, 0), in_group(sink))
+    late = GroupMetadataSender(without_headers, (sink.topic, 0), in_group(sink))
     late.send(refused(without_headers, sink.topic, 3))
-    InGroupSender(without_headers, (sink.topic, 0), in_group(sink)).send(refused(without_headers, sink.topic, 3, 5))
+    sender = GroupMetadataSender(without_headers, (sink.topic, 0), in_group(sink))
+    sender.send(refused(without_headers, sink.topic, 3, 5))
     with pytest.raises(LettersTakenOverError):
         late.send(refused(without_headers, sink.topic, 5))
-    later = InGroupSender(without_headers, (sink.topic, 0), in_group(sink))
+    later = GroupMetadataSender(without_headers, (sink.topic, 0), in_group(sink))
     later.send(refused(without_headers, sink.topic, 3, 5, 7))
     later.send(refused(without_headers, sink.topic, 8))
-    assert later.search == WrittenLetters().with_more([3, 5, 7, 8])
+    assert later.known == LetterOffsets().with_more([3, 5, 7, 8])
     assert letters(sink) == {b"3": 1, b"5": 1, b"7": 1, b"8": 1}
     assert sink.committed() == {0: 2}, "its metadata alone has changed"
 
@@ -330,14 +331,14 @@ def test_letters_of_an_earlier_attempt_are_known_after_a_batch_without_bad_recor
     sink: SinkRig, without_headers: ErrorHandling
 ) -> None:
     """Its transaction ended when the task had read the group's offset. The letter was forgotten, and written again."""
-    early = InGroupSender(without_headers, (sink.topic, 0), in_group(sink))
+    early = GroupMetadataSender(without_headers, (sink.topic, 0), in_group(sink))
     early.send(refused(without_headers, sink.topic, 3))
-    sure, unsure = (InGroupSender(without_headers, (sink.topic, 0), replace(in_group(sink), unsure=unsure))
+    sure, unsure = (GroupMetadataSender(without_headers, (sink.topic, 0), replace(in_group(sink), unsure=unsure))
                     for unsure in (False, True))
     sure.send(Refusals(without_headers))
-    assert sure.search is None
+    assert sure.known is None
     unsure.send(Refusals(without_headers))
-    assert unsure.search == WrittenLetters().with_more([3])
+    assert unsure.known == LetterOffsets().with_more([3])
     with pytest.raises(LettersTakenOverError):
         early.send(refused(without_headers, sink.topic, 5))
     assert letters(sink) == {b"3": 1}
@@ -358,7 +359,7 @@ def test_a_broker_that_allows_less_metadata_notes_fewer_letters(
 
     monkeypatch.setattr(TransactionalOffset, "commit", commit)
     offsets = [n * n for n in range(50)]
-    sender = InGroupSender(without_headers, (sink.topic, 0), in_group(sink))
+    sender = GroupMetadataSender(without_headers, (sink.topic, 0), in_group(sink))
     sender.send(refused(without_headers, sink.topic, *offsets))
     assert letters(sink) == {str(offset).encode(): 1 for offset in offsets}
     [text] = stored_metadata(sink)
@@ -366,13 +367,13 @@ def test_a_broker_that_allows_less_metadata_notes_fewer_letters(
     assert noted is not None
     assert bool(noted.runs) is known
     if known:
-        assert noted == sender.search
+        assert noted == sender.known
         assert noted.runs[-1] == (49 * 49, 49 * 49 + 1)
     assert ("offset.metadata.max.bytes" in caplog.text) is not known
 
 
 def test_a_member_of_an_earlier_generation_writes_no_letters(sink: SinkRig, without_headers: ErrorHandling) -> None:
-    sender = InGroupSender(without_headers, (sink.topic, 0), in_group(sink, number=1, member="gone"))
+    sender = GroupMetadataSender(without_headers, (sink.topic, 0), in_group(sink, number=1, member="gone"))
     with pytest.raises(NotAMemberError, match=f"^committing an offset of consumer group connect-{sink.name}: "):
         sender.send(refused(without_headers, sink.topic, 3))
     assert letters(sink) == {}
@@ -386,7 +387,7 @@ def test_without_permission_for_the_group_letters_are_written_at_least_once(
     group = f"connect-{sink.name}"
     with kafka.denied(operation, ResourceType.GROUP, group):
         for _ in range(2):
-            sender = InGroupSender(without_headers, (sink.topic, 0), in_group(sink))
+            sender = GroupMetadataSender(without_headers, (sink.topic, 0), in_group(sink))
             refusals = refused(without_headers, sink.topic, 3, 5)
             sender.send(refusals)
             sender.send(refused(without_headers, sink.topic, 7))
@@ -399,7 +400,7 @@ def test_without_permission_for_the_group_letters_are_written_at_least_once(
 def test_without_an_offset_of_the_group_letters_are_written_at_least_once(
     sink: SinkRig, without_headers: ErrorHandling, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sender = InGroupSender(without_headers, (sink.topic, 0), in_group(sink, group="nobody"))
+    sender = GroupMetadataSender(without_headers, (sink.topic, 0), in_group(sink, group="nobody"))
     sender.send(refused(without_headers, sink.topic, 3))
     assert letters(sink) == {b"3": 1}
     assert f"its transactions: no offset of {sink.topic}-0 is committed" in caplog.text

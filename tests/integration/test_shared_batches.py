@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_tasks.sinks import loans
+from spark_tasks.sinks import batch_sharing
 from spark_tasks.sinks.task import UPKEEP_MS
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SinkRig
@@ -54,7 +54,7 @@ class SharedRig(SinkRig):
 @pytest.fixture
 def rig(broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedRig]:
     for limit in ("QUICK_S", "BLOCKED_S"):  # no write counts as slow, however busy the machine is
-        monkeypatch.setattr(loans, limit, 60.0)
+        monkeypatch.setattr(batch_sharing, limit, 60.0)
     rig = SharedRig(broker.bootstrap_servers, tmp_path)
     yield rig
     rig.close()

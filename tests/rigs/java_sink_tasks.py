@@ -15,7 +15,7 @@ from heeler.java_host import feed, sink_task
 from heeler.java_host.sink_task import JavaSinkTask
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.data.host_records import CUT_SCHEMA, described
-from spark_tasks.dead_letters import queue
+from spark_tasks.dead_letters import queue_writes
 from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.host_frames import BATCH, HEAD
 from spark_tasks.kafka.errors import KafkaUnavailableError
@@ -121,9 +121,9 @@ def sink_rig(monkeypatch, more=MappingProxyType({})):
     appender = SimpleNamespace(append=group.append, flush=group.flush, close=lambda: None)
     monkeypatch.setattr(feed, "read_range", read_range)
     monkeypatch.setattr(feed, "shared_cluster", lambda _: group.cluster)
-    monkeypatch.setattr(queue, "shared_cluster", lambda _: None)
+    monkeypatch.setattr(queue_writes, "shared_cluster", lambda _: None)
     monkeypatch.setattr(QueueTopic, "prepare", lambda _: None)
-    monkeypatch.setattr(queue, "Appender", lambda *_, **__: appender)
+    monkeypatch.setattr(queue_writes, "Appender", lambda *_, **__: appender)
     monkeypatch.setattr(sink_task, "GroupConsumer", lambda *_: group)
     used, engine = [], WaitingEngine()
     context = TaskContext(

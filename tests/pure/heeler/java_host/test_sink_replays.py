@@ -9,8 +9,8 @@ import pytest
 
 from heeler.java_host import sink_replays
 from spark_tasks.dead_letters.refusals import Refused
-from spark_tasks.dead_letters.replay_range import ReplayCounts
-from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
+from spark_tasks.dead_letters.replay.letter_range import ReplayCounts
+from spark_tasks.dead_letters.replay.replayed_offsets import ReplayedOffsets
 from spark_tasks.errors import BusyError, ConfigError
 from spark_tasks.sinks.replay_split import ReplayResult
 from spark_tasks.spark.executor import failed_outcome

@@ -42,11 +42,11 @@ def test_a_queue_is_created_once_and_again_after_it_was_deleted(kafka):
     queue.prepare()
     created = [("look", "dead"), ("create", "dead", 1, 2)]
     assert kafka.calls == created
-    queue.doubt(KafkaUnavailableError("away"))
+    queue.batch_failed(KafkaUnavailableError("away"))
     queue.prepare()
     assert kafka.calls == created
     kafka.topics.clear()
-    queue.doubt(UnknownTopicError("no dead"))
+    queue.batch_failed(UnknownTopicError("no dead"))
     queue.prepare()
     assert kafka.calls == [*created, ("forget", "dead"), *created]
 
@@ -54,7 +54,7 @@ def test_a_queue_is_created_once_and_again_after_it_was_deleted(kafka):
 def test_without_a_queue_nothing_is_asked(kafka):
     queue = QueueTopic(ErrorHandling())
     queue.prepare()
-    queue.doubt(UnknownTopicError("no t"))
+    queue.batch_failed(UnknownTopicError("no t"))
     queue.prepare()
     assert kafka.calls == []
 

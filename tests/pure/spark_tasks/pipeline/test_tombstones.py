@@ -68,6 +68,40 @@ def test_a_tombstone_without_transforms_is_a_null_of_the_column():
     assert batch.column("value").to_pylist() == [{"a": 1}, None]
 
 
+NAMES_ONE = """
+from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.json import JsonConverter
+
+class NamesOne(JsonConverter):
+    rows = 0
+
+    def to_connect(self, topic, array, headers=None):
+        try:
+            converted = super().to_connect(topic, array, headers)
+        except BadRowError as error:
+            raise BadRowError(error.row, error.reason) from error
+        self.rows += len(array)
+        return converted
+"""
+
+
+def test_no_record_is_converted_twice_because_there_are_tombstones_and_bad_records(tmp_path):
+    (tmp_path / "names_one.py").write_text(NAMES_ONE)
+    values = [RECORD, None] * 100
+    values[20] = values[120] = values[160] = b"{"
+    transform = {f"transforms.t.{key}": value for key, value in {
+        "type": T + "InsertField$Value", "static.field": "s", "static.value": "x"}.items()}
+    pipeline = SinkPipeline(worker(**{"plugin.path": str(tmp_path), "value.converter": "NamesOne"}),
+                            {"transforms": "t", **transform})
+    refused = []
+    [batch] = pipeline.to_connect_by_schema("t", 0, raw_batch(values), refused.append)
+    good = [row for row, value in enumerate(values) if value != b"{"]
+    assert batch.column("offset").to_pylist() == good
+    assert batch.column("value").to_pylist() == [None if row % 2 else {"a": 1, "s": "x"} for row in good]
+    assert [failure.row for failure in refused] == [20, 120, 160]
+    assert pipeline.stages.value.rows == len(good)
+
+
 def of(offsets, values):
     return pa.record_batch({"offset": pa.array(offsets, pa.int64()), "key": pa.nulls(len(values)), "value": values})
 

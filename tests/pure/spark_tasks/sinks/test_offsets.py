@@ -1,4 +1,4 @@
-"""A sink task's positions, pending offsets and marks of letters change together."""
+"""A sink task's positions, pending offsets and what it knows of dead letters change together."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from spark_tasks.dead_letters.written_letters import WrittenLetters
+from spark_tasks.dead_letters.exactly_once.group_metadata_tracker import GroupMetadataTracker
+from spark_tasks.dead_letters.exactly_once.letter_offsets import LetterOffsets
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.sinks.letters_kept import LettersKept
 from spark_tasks.sinks.offsets import SinkOffsets
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
@@ -42,11 +42,11 @@ class Rig:
         self.group.stored[A] = 10, ""
         self.metrics = TaskMetrics()
         watcher: Any = Watcher()
-        marks = LettersKept("g", can_commit=True)
+        letters = GroupMetadataTracker("g", can_commit=True)
         if resumes:
-            marks.activate("c-0")
+            letters.activate("c-0")
         positions = Positions(watcher, "read_uncommitted", "earliest", None)
-        self.offsets = SinkOffsets(positions, marks, self.metrics, lambda: 0.0)
+        self.offsets = SinkOffsets(positions, letters, self.metrics, lambda: 0.0)
         self.offsets.assign(self.group)
 
     def committed(self) -> dict[TopicPartition, int]:
@@ -81,7 +81,7 @@ def test_a_range_that_is_not_in_the_log_any_more_is_read_from_its_start() -> Non
 def test_after_a_commit_that_the_group_refuses_everything_is_read_again() -> None:
     rig = Rig(resumes=True)
     rig.ranges()
-    rig.offsets.written([SinkResult("t", 0, 60, 50, search=WrittenLetters().with_more([11]), written_to=12)])
+    rig.offsets.written([SinkResult("t", 0, 60, 50, known_letters=LetterOffsets().with_more([11]), written_to=12)])
     rig.group.refuses = True
     rig.offsets.commit(rig.group)
     assert not rig.offsets.pending
@@ -117,7 +117,7 @@ def test_after_a_failure_the_offsets_before_it_stay_pending_unless_executors_com
 
 @pytest.mark.parametrize(("headers", "servers", "active"), [
     ("true", "localhost:9", True), ("false", "localhost:9", True), ("false", "elsewhere:9", False)])
-def test_letters_have_marks_if_a_repeated_batch_can_know_them(headers: str, servers: str, active: bool) -> None:
+def test_letters_are_tracked_if_a_repeated_batch_can_know_them(headers: str, servers: str, active: bool) -> None:
     context = context_with(topics="t", errors_deadletterqueue_topic_name="d", errors_tolerance="all",
                            errors_deadletterqueue_context_headers_enable=headers,
                            producer_override_bootstrap_servers=servers)
@@ -125,4 +125,4 @@ def test_letters_have_marks_if_a_repeated_batch_can_know_them(headers: str, serv
     resuming: Any = SimpleNamespace(resume_from=lambda *_: 0)
     for writer, expected in ((resuming, active), (SimpleNamespace(), False)):
         made = SinkOffsets.of(context, SinkSettings.of(context), watcher, writer, lambda: 0.0)
-        assert made.marks.active is expected
+        assert made.letters.active is expected

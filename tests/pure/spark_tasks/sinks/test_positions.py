@@ -94,7 +94,7 @@ def test_after_a_failed_batch_the_ends_are_requested() -> None:
     watcher.requested = {"read_committed": 65}
     reading = positions(watcher)
     assert reading.ranges(100) == [(TP, 60, 70)]
-    reading.doubt()
+    reading.recheck()
     assert reading.ranges(100) == [(TP, 60, 65)]
 
 
@@ -105,11 +105,11 @@ def test_a_sink_that_stores_offsets_determines_the_position_also_after_a_failed_
     assert reading.ranges(100) == [(TP, 62, 70)]
     held = 65
     assert reading.ranges(100) == [(TP, 62, 70)], "it is asked only if there is doubt"
-    reading.doubt()
+    reading.recheck()
     assert reading.ranges(100) == [(TP, 65, 70)]
     empty = positions(Watcher(70, 70), SimpleNamespace(resume_from=lambda *_: None))
     assert empty.ranges(100) == [(TP, 60, 70)]
-    empty.doubt()
+    empty.recheck()
     assert empty.ranges(100) == [(TP, 60, 70)]
 
 
@@ -191,7 +191,7 @@ def test_the_lag_is_the_distance_to_the_end() -> None:
     reading.advance(TP, 65)
     assert reading.lags() == {TP: 5}
     watcher.known["read_committed"] = 90
-    reading.look()
+    reading.refresh_ends()
     assert reading.lags() == {TP: 25}
 
 
@@ -220,5 +220,5 @@ def test_nothing_is_planned_while_a_position_is_not_known() -> None:
     reading.forget()
     assert reading.fetched_ranges(100) is None
     failed = positions(Watcher(70, 70), SimpleNamespace(resume_from=lambda *_: 60))
-    failed.doubt()
+    failed.recheck()
     assert failed.fetched_ranges(100) is None

@@ -13,9 +13,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.letters import PREFIX
-from spark_tasks.dead_letters.replay_order import ReplayOrder
-from spark_tasks.dead_letters.replay_range import LetterRange
-from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
+from spark_tasks.dead_letters.replay.letter_range import LetterRange
+from spark_tasks.dead_letters.replay.replayed_offsets import ReplayedOffsets
+from spark_tasks.dead_letters.replay.request import ReplayOrder
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.plugins.origin import kafka_partition
 from spark_tasks.sinks import replay_split

@@ -14,8 +14,8 @@ import pytest
 
 from spark_tasks.errors import RetriableError
 from spark_tasks.futures import complete, fail
-from spark_tasks.sinks import shared_batches
-from spark_tasks.sinks.shared_batches import ONE_FLIGHT, Loan, SharedBatches
+from spark_tasks.sinks import hang_watch, shared_batches
+from spark_tasks.sinks.shared_batches import WAIT_WEIGHT, Loan, SharedBatches
 from spark_tasks.spark.context import ExecutorEndedError
 from tests.rigs.support import wait_until
 
@@ -25,11 +25,6 @@ class Engine:
 
     def __init__(self) -> None:
         self.flights: list[tuple[str, Any, Future[list[Any]]]] = []
-        self.declined = False
-        self.starved = False
-        self.slow_look_s = 0.0
-        self.looks = 0
-        self.stack: Exception | str = "in write"
         self.asked, self.answers = threading.Event(), threading.Event()
         self.answers.set()
 
@@ -42,19 +37,15 @@ class Engine:
         fail(batch, CancelledError("a batch was cancelled"))
 
     def runs(self, batch: Future[list[Any]]) -> bool:
-        self.looks += 1
-        return batch.running() and not self.declined
+        return batch.running()
 
     def ready_s(self, _batch: Future[list[Any]]) -> float:
-        time.sleep(self.slow_look_s)
-        return 100.0 + time.monotonic() if self.starved else 0.0
+        return 0.0
 
     def where(self, _batch: Future[list[Any]]) -> str:
         self.asked.set()
         assert self.answers.wait(10)
-        if isinstance(self.stack, Exception):
-            raise self.stack
-        return self.stack
+        return "in write"
 
     def begin(self) -> None:
         self.flights[-1][2].set_running_or_notify_cancel()
@@ -120,11 +111,11 @@ def rig() -> Any:
 
 def test_tasks_with_the_same_key_share_a_split_and_each_gets_its_own_results(rig: Rig) -> None:
     blocker, first = rig.lend("c-9", ["z"])
-    rig.shared.look([first])
+    rig.shared.notify([first])
     rig.flights(1)
     tasks = [rig.lend("c-0", ["a", "b"]), rig.lend("c-1"), rig.lend("c-2", ["c"])]
     for _, loan in tasks:
-        rig.shared.look([loan])  # while a split of this key is in flight
+        rig.shared.notify([loan])  # while a split of this key is in flight
     rig.engine.end("Z")
     rig.flights(2)
     assert sorted(rig.engine.flights[1][1]) == ["a", "b", "c"]
@@ -138,7 +129,7 @@ def test_nothing_is_left_of_a_task_that_was_taken_back_nor_of_the_thread_after_t
     before = set(threading.enumerate())
     shared, task = SharedBatches(Engine()), Task("c-0", [])
     known, loan = weakref.ref(task), shared.lend(task, "k")
-    shared.look([loan])
+    shared.notify([loan])
     assert shared.take_back(loan, 5)
     del task, loan
 
@@ -153,23 +144,23 @@ def test_nothing_is_left_of_a_task_that_was_taken_back_nor_of_the_thread_after_t
 
 def test_tasks_with_different_keys_share_no_split(rig: Rig) -> None:
     for name, key in (("c-0", "x"), ("d-0", "y")):
-        rig.shared.look([rig.lend(name, [name], key=key)[1]])
+        rig.shared.notify([rig.lend(name, [name], key=key)[1]])
     rig.flights(2)
     assert sorted((task, splits) for task, splits, _ in rig.engine.flights) == [("c-0", ("c-0",)), ("d-0", ("d-0",))]
 
 
 @pytest.fixture
 def one_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_batches, "AT_ONCE", 1)
-    monkeypatch.setattr(shared_batches, "SHORT_S", 30.0)
+    monkeypatch.setattr(shared_batches, "MAX_SHORT_FLIGHTS", 1)
+    monkeypatch.setattr(shared_batches, "SHORT_FLIGHT_S", 30.0)
 
 
 @pytest.mark.usefixtures("one_at_once")
 def test_records_that_arrive_while_another_split_runs_share_the_next_one(rig: Rig) -> None:
-    rig.shared.look([rig.lend("c-0", ["a"], key="x")[1]])
+    rig.shared.notify([rig.lend("c-0", ["a"], key="x")[1]])
     rig.flights(1)
     for name in "de":
-        rig.shared.look([rig.lend(name, [name], key="y")[1]])
+        rig.shared.notify([rig.lend(name, [name], key="y")[1]])
     rig.engine.end("A")
     rig.flights(2)
     assert rig.engine.flights[1][1] == ("d", "e")
@@ -177,19 +168,19 @@ def test_records_that_arrive_while_another_split_runs_share_the_next_one(rig: Ri
 
 @pytest.mark.usefixtures("one_at_once")
 def test_a_long_split_does_not_keep_others_waiting(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_batches, "SHORT_S", 0.05)
+    monkeypatch.setattr(shared_batches, "SHORT_FLIGHT_S", 0.05)
     for name in "xyz":
-        rig.shared.look([rig.lend(name, [name], key=name)[1]])
+        rig.shared.notify([rig.lend(name, [name], key=name)[1]])
     rig.flights(3)
 
 
 @pytest.mark.usefixtures("one_at_once")
 def test_the_key_that_has_waited_longest_comes_first(rig: Rig) -> None:
     (_, busy), (_, second), (_, third) = (rig.lend(name, [name], [name], key=name) for name in "xyz")
-    rig.shared.look([busy])
+    rig.shared.notify([busy])
     rig.flights(1)
     for loan in (second, busy, third):
-        rig.shared.look([loan])
+        rig.shared.notify([loan])
     for count in (2, 3, 4):
         rig.engine.end("result")
         rig.flights(count)
@@ -198,16 +189,16 @@ def test_the_key_that_has_waited_longest_comes_first(rig: Rig) -> None:
 
 def test_a_task_is_given_back_only_after_its_batch(rig: Rig) -> None:
     task, loan = rig.lend("c-0", ["a"], ["b"])
-    rig.shared.look([loan])
+    rig.shared.notify([loan])
     rig.flights(1)
     rig.engine.begin()
     assert not rig.shared.take_back(loan, 0.01)
     rig.engine.end("A")
     assert rig.shared.take_back(loan, 5)
     assert task.collected == [["A"]]
-    rig.shared.look([loan])  # a late call of the watcher
+    rig.shared.notify([loan])  # a late call of the watcher
     other, its_loan = rig.lend("c-1", ["c"])
-    rig.shared.look([its_loan])
+    rig.shared.notify([its_loan])
     rig.flights(2)
     assert rig.engine.flights[1][1] == ("c",), "not the records of a task that is no longer lent"
     assert other.collected == []
@@ -217,10 +208,10 @@ def test_a_batch_that_waits_for_a_process_is_withdrawn_if_a_task_stops(rig: Rig)
     _, loan = rig.lend("c-0", ["a"])
     other, its_loan = rig.lend("c-1", ["b"], ["b"])
     blocker, first = rig.lend("c-2", ["c"])
-    rig.shared.look([first])
+    rig.shared.notify([first])
     rig.flights(1)
-    rig.shared.look([loan])
-    rig.shared.look([its_loan])
+    rig.shared.notify([loan])
+    rig.shared.notify([its_loan])
     rig.engine.end("C")
     rig.flights(2)
     wait_until(lambda: loan.batch is not None)
@@ -236,7 +227,7 @@ def test_a_batch_that_waits_for_a_process_is_withdrawn_if_a_task_stops(rig: Rig)
 @pytest.mark.parametrize("plan", [None, RuntimeError("a defect")], ids=["fetch", "error"])
 def test_a_task_that_has_to_plan_its_batch_itself_is_woken(rig: Rig, plan: Any) -> None:
     task, loan = rig.lend("c-0", plan)
-    rig.shared.look([loan])
+    rig.shared.notify([loan])
     assert task.woken.wait(5)
     assert loan.ended, "it is not asked again"
     assert rig.shared.take_back(loan, 5)
@@ -247,7 +238,7 @@ def test_a_task_that_has_to_plan_its_batch_itself_is_woken(rig: Rig, plan: Any) 
 def test_a_task_gets_the_results_that_are_not_simple(rig: Rig) -> None:
     task, loan = rig.lend("c-0", ["a"])
     task.refuses = True
-    rig.shared.look([loan])
+    rig.shared.notify([loan])
     rig.flights(1)
     rig.engine.end("A")
     assert task.woken.wait(5)
@@ -261,10 +252,10 @@ def test_a_task_gets_the_results_that_are_not_simple(rig: Rig) -> None:
 def test_each_task_repeats_its_part_of_a_failed_split(rig: Rig, error: Exception, kind: type[Exception]) -> None:
     """An error that is a task's own fails it in its own split."""
     _, first = rig.lend("c-9", ["z"])
-    rig.shared.look([first])
+    rig.shared.notify([first])
     rig.flights(1)
     tasks = [rig.lend("c-0", ["a"]), rig.lend("c-1", ["b"])]
-    rig.shared.look([loan for _, loan in tasks])
+    rig.shared.notify([loan for _, loan in tasks])
     rig.engine.end("Z")
     rig.flights(2)
     fail(rig.engine.flights[1][2], error)
@@ -278,75 +269,33 @@ def test_each_task_repeats_its_part_of_a_failed_split(rig: Rig, error: Exception
 def two_in_a_flight(rig: Rig) -> list[tuple[Task, Loan]]:
     """Two tasks, whose records share a split."""
     _, first = rig.lend("z-9", ["z"])
-    rig.shared.look([first])
+    rig.shared.notify([first])
     rig.flights(1)
     pair = [rig.lend("c-0", ["a"]), rig.lend("c-1", ["b"])]
-    rig.shared.look([loan for _, loan in pair])
+    rig.shared.notify([loan for _, loan in pair])
     rig.engine.end("Z")
     rig.flights(2)
     return pair
-
-
-def test_a_split_that_is_starved_is_not_cut_off_until_it_hangs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.1)
-    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
-    (task, _), _ = two_in_a_flight(rig)
-    rig.engine.starved = True
-    rig.engine.begin()
-    begun = time.monotonic()
-    wait_until(lambda: time.monotonic() - begun > 0.5 or task.woken.is_set())
-    assert not task.woken.is_set()
-    rig.engine.starved = False
-    assert task.woken.wait(5)
-
-
-def test_a_split_that_another_process_has_by_now_is_not_cut_off_for_that(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Which has waited less for a CPU since its start."""
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 60.0)
-    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
-    (task, _), _ = two_in_a_flight(rig)
-    rig.engine.starved = True
-    rig.engine.begin()
-    looks = rig.engine.looks
-    wait_until(lambda: rig.engine.looks > looks + 2)
-    assert rig.engine.ready_s(Future()) > 60.0, "the figure that falls"
-    rig.engine.starved, looks = False, rig.engine.looks
-    wait_until(lambda: rig.engine.looks > looks + 2 or task.woken.is_set())
-    assert not task.woken.is_set()
-
-
-def test_time_in_which_this_process_did_not_run_does_not_count(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.5)
-    monkeypatch.setattr(shared_batches, "TICK_S", 0.01)
-    (task, _), _ = two_in_a_flight(rig)
-    rig.engine.slow_look_s = 0.3  # as if it had been suspended
-    rig.engine.begin()
-    wait_until(lambda: rig.engine.looks > 5 or task.woken.is_set())
-    assert not task.woken.is_set()
-    rig.engine.end("A", "B")
-    wait_until(lambda: task.collected == [["A"]])
 
 
 def test_a_task_alone_in_a_split_that_hangs_is_not_cut_off_but_others_go_on(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would hang again, and its records be repeated for nothing."""
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
+    monkeypatch.setattr(hang_watch, "CUT_OFF_S", 0.05)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
     task, loan = rig.lend("c-0", ["a"], ["c"])
-    rig.shared.look([loan])
+    rig.shared.notify([loan])
     rig.flights(1)
     rig.engine.begin()
     hanging = rig.engine.flights[-1][2]
     other, its_loan = rig.lend("c-1", ["b"], ["d"])
-    rig.shared.look([loan, its_loan])
+    rig.shared.notify([loan, its_loan])
     rig.flights(2)
     assert rig.engine.flights[1][1] == ("b",), "none of the task in flight"
     rig.engine.end("B")
     wait_until(lambda: other.collected == [["B"]])
-    rig.shared.look([its_loan])
+    rig.shared.notify([its_loan])
     rig.flights(3)
     complete(hanging, [["A"]])
     wait_until(lambda: task.collected == [["A"]])
@@ -360,25 +309,15 @@ def test_a_task_alone_in_a_split_that_hangs_is_not_cut_off_but_others_go_on(
     assert not task.woken.is_set()
 
 
-@pytest.mark.parametrize("stack", ["in write", OSError("no such file")])
-def test_a_split_that_hangs_is_cut_off(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stack: Exception | str
-) -> None:
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
+def test_the_tasks_of_a_split_that_hangs_continue_on_their_own(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hang_watch, "CUT_OFF_S", 0.05)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
-    rig.engine.stack = stack
     pair = two_in_a_flight(rig)
     rig.engine.begin()
     for task, loan in pair:
         assert task.woken.wait(5)
         assert rig.shared.take_back(loan, 5)
         assert isinstance(loan.outcome, RetriableError)
-    [record] = [record for record in caplog.records if "Cancelling a split" in record.getMessage()]
-    assert record.getMessage() == (
-        "Cancelling a split that 2 tasks share (c-0, c-1): it has run for more than 0.05 s. Each task repeats its "
-        "records in a split of its own")
-    below = "in write" if stack == "in write" else ""
-    assert (vars(record)["heeler_about"], vars(record)["below"]) == ("c", below)
 
 
 def test_tasks_are_served_although_the_thread_could_not_be_started_at_first(
@@ -391,31 +330,15 @@ def test_tasks_are_served_although_the_thread_could_not_be_started_at_first(
         patched.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError):
             rig.lend("c-0", ["a"])
-    rig.shared.look([rig.lend("c-0", ["a"])[1]])
+    rig.shared.notify([rig.lend("c-0", ["a"])[1]])
     rig.flights(1)
-
-
-def test_a_split_is_cut_off_although_no_thread_can_be_started(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    (task, loan), _ = two_in_a_flight(rig)
-
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
-    rig.engine.begin()
-    assert task.woken.wait(5)
-    assert isinstance(loan.outcome, RetriableError)
-    assert "Cancelling a split" in caplog.text
 
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_other_tasks_do_not_wait_for_the_stack_of_a_split_that_is_cut_off(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, ends: bool
 ) -> None:
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.05)
+    monkeypatch.setattr(hang_watch, "CUT_OFF_S", 0.05)
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
     rig.engine.answers.clear()
     (task, loan), (_, second) = two_in_a_flight(rig)
@@ -423,7 +346,7 @@ def test_other_tasks_do_not_wait_for_the_stack_of_a_split_that_is_cut_off(
     hanging = rig.engine.flights[-1][2]
     assert rig.engine.asked.wait(5)
     other, other_loan = rig.lend("d-0", ["b"], key="other")
-    rig.shared.look([other_loan])
+    rig.shared.notify([other_loan])
     rig.flights(3)
     rig.engine.end("B")
     wait_until(lambda: other.collected == [["B"]])
@@ -441,27 +364,10 @@ def test_other_tasks_do_not_wait_for_the_stack_of_a_split_that_is_cut_off(
     assert ("Cancelling a split" in caplog.text) is not ends
 
 
-def test_a_split_that_waits_again_because_a_process_has_declined_it_is_not_cut_off(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_batches, "CUT_OFF_S", 0.0)
-    monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
-    rig.engine.declined = True
-    (task, loan), _ = two_in_a_flight(rig)
-    rig.engine.begin()
-    before = rig.engine.looks
-    wait_until(lambda: rig.engine.looks > before + 3 or task.woken.is_set())
-    assert not task.woken.is_set()
-    rig.engine.end("A", "B")
-    wait_until(lambda: task.collected)
-    assert rig.shared.take_back(loan, 5)
-    assert loan.outcome is None
-
-
 def test_offsets_are_committed_while_no_records_arrive(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
     task, loan = rig.lend("c-0", ["a"])
-    rig.shared.look([loan])
+    rig.shared.notify([loan])
     rig.flights(1)
     rig.engine.end("A")
     wait_until(lambda: task.commits == 3)
@@ -472,7 +378,7 @@ def test_offsets_are_committed_while_no_records_arrive(rig: Rig, monkeypatch: py
 def test_offsets_of_a_tasks_own_batches_are_committed_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
     task, loan = rig.lend("c-0")
-    rig.shared.look([loan])
+    rig.shared.notify([loan])
     wait_until(lambda: task.commits == 3)
 
 
@@ -481,7 +387,7 @@ def test_of_many_tasks_only_a_few_commit_their_offsets_at_a_time(rig: Rig, monke
     monkeypatch.setattr(shared_batches, "TICK_S", 0.02)
     monkeypatch.setattr(shared_batches, "COMMITS_AT_ONCE", 2)
     tasks = [rig.lend(f"c-{n}")[0] for n in range(5)]  # each has something to commit three times
-    rig.shared.look([])
+    rig.shared.notify([])
     wait_until(lambda: all(task.commits == 3 for task in tasks))
     assert rig.committed == [f"c-{n}" for n in range(5)] * 3
 
@@ -489,19 +395,19 @@ def test_of_many_tasks_only_a_few_commit_their_offsets_at_a_time(rig: Rig, monke
 def test_the_time_that_batches_have_waited_for_others_is_told_but_not_for_their_own_connector(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_batches, "AT_ONCE", 1)
-    monkeypatch.setattr(shared_batches, "SHORT_S", 60.0)
-    rig.shared.look([rig.lend("c-0", ["a"])[1]])
+    monkeypatch.setattr(shared_batches, "MAX_SHORT_FLIGHTS", 1)
+    monkeypatch.setattr(shared_batches, "SHORT_FLIGHT_S", 60.0)
+    rig.shared.notify([rig.lend("c-0", ["a"])[1]])
     rig.flights(1)
     own, other = rig.lend("c-1", ["b"])[1], rig.lend("d-0", ["c"], key="other")[1]
     begun = time.monotonic()
-    rig.shared.look([own])  # waits for the flight of its own connector
+    rig.shared.notify([own])  # waits for the flight of its own connector
     wait_until(lambda: time.monotonic() - begun > 0.2)
     rig.engine.end("A")
     rig.flights(2)
-    assert rig.shared.look([other]) < ONE_FLIGHT * 0.1
+    assert rig.shared.notify([other]) < WAIT_WEIGHT * 0.1
     begun = time.monotonic()
     wait_until(lambda: time.monotonic() - begun > 0.2)
     rig.engine.end("B")
     rig.flights(3)
-    assert rig.shared.look([]) > ONE_FLIGHT * 0.1
+    assert rig.shared.notify([]) > WAIT_WEIGHT * 0.1

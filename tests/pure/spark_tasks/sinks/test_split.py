@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters_once import RepeatingSender
-from spark_tasks.dead_letters.queue import LetterCounts
+from spark_tasks.dead_letters.exactly_once.sender import AtLeastOnceSender
+from spark_tasks.dead_letters.queue_writes import LetterCounts
 from spark_tasks.dead_letters.refusals import Refusals, Refused
 from spark_tasks.kafka.records import encode
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
@@ -128,7 +128,7 @@ def test_a_split_ends_before_its_letters_need_much_memory(sent: list[pa.RecordBa
 def test_a_split_ends_with_as_many_letters_as_its_sender_can_note(
     sent: list[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RepeatingSender, "at_most", 3)
+    monkeypatch.setattr(AtLeastOnceSender, "max_letters", 3)
     values, ends = [b"{" if row % 2 else b"0" for row in range(20)], [0]
     while ends[-1] < len(values):
         result = split_of(values[ends[-1]:], ends[-1], Accepting()).run()

@@ -9,9 +9,9 @@ import pytest
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NONE_REFUSED
-from spark_tasks.dead_letters.replay_order import ReplayOrder
-from spark_tasks.dead_letters.replay_range import ReplayCounts
-from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
+from spark_tasks.dead_letters.replay.letter_range import ReplayCounts
+from spark_tasks.dead_letters.replay.replayed_offsets import ReplayedOffsets
+from spark_tasks.dead_letters.replay.request import ReplayOrder
 from spark_tasks.errors import RetriableError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sources.delivery import Lane

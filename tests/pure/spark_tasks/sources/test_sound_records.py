@@ -11,7 +11,7 @@ import pytest
 from spark_tasks.data.columns import size_of
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Refusals
-from spark_tasks.dead_letters.source_records import produced_header
+from spark_tasks.dead_letters.source_letters import produced_header
 from spark_tasks.kafka.errors import InvalidTopicError, RecordRefusedError
 from spark_tasks.kafka.records.encode import encode
 from spark_tasks.kafka.records.errors import RecordTooLargeError
