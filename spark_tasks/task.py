@@ -16,6 +16,8 @@ T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 SourcePartition = Mapping[str, Any]
 SourceOffset = Mapping[str, Any]
+ResumeFrom = Callable[[str, int], int | None]
+"""ResumableWriter.resume_from of plugins/api.py: the first offset of a topic's partition that a sink does not have."""
 AlteredOffsets = Sequence[tuple[SourcePartition | None, SourceOffset | None]]
 
 

@@ -23,7 +23,6 @@ from heeler.java_host.host_letters import HostLetters
 from heeler.java_host.replay_round import ReplayRound, rounds_of
 from heeler.java_host.session import Session, unexpected
 from spark_tasks.dead_letters.refusals import Refused
-from spark_tasks.dead_letters.replay.replay import ResumeFrom
 from spark_tasks.dead_letters.replay.request import ReplayOrder
 from spark_tasks.dead_letters.replay.task_replays import Replays
 from spark_tasks.errors import BusyError, ConfigError, ConnectError
@@ -37,7 +36,7 @@ from spark_tasks.sinks.replay_commit import commit_replay
 from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.spark.executor import value_of
-from spark_tasks.task import TaskContext
+from spark_tasks.task import ResumeFrom, TaskContext
 
 _logger = logging.getLogger(__name__)
 _EVENTS_S: Final = 1.0  # how long one step takes events, which a plugin may cause without an end

@@ -3,7 +3,7 @@ what Kafka Connect requires in addition.
 
 - A source task reads with `DataSource.streamReader()` or `simpleStreamReader()`.
 - A sink task writes with `DataSource.writer()` (a DataSourceArrowWriter or DataSourceWriter): `write()` runs on
-  executors, `commit(messages)` and `abort(messages)` on the worker.
+  executors, `commit(messages)` and `abort(messages)` in a process of the task's own (ADR 0058).
 """
 
 # ruff: noqa: ARG002, ARG003, B027  (defaults that authors override)
@@ -198,6 +198,6 @@ class ResumableWriter(Protocol):
     """An optional method of a sink's writer that stores Kafka offsets together with its data (exactly once)."""
 
     def resume_from(self, topic: str, partition: int) -> int | None:
-        """Returns the first offset that the sink does not have, or None if it has none of the partition. Runs on the
-        worker.
+        """Returns the first offset that the sink does not have, or None if it has none of the partition. Runs where
+        `commit` does.
         """

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from pyspark.sql.datasource import DataSourceWriter
-
 from spark_tasks.dead_letters.exactly_once.group_metadata_tracker import GroupMetadataTracker
 from spark_tasks.dead_letters.exactly_once.queue_search_tracker import QueueSearchTracker
 from spark_tasks.dead_letters.exactly_once.tracker import LetterTracker
@@ -20,7 +18,7 @@ from spark_tasks.sinks.pending_offsets import COMMIT_TIMEOUT_MS, PendingOffsets
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkResult
-from spark_tasks.task import TaskContext
+from spark_tasks.task import ResumeFrom, TaskContext
 
 
 class SinkOffsets:
@@ -37,11 +35,12 @@ class SinkOffsets:
 
     @classmethod
     def of(
-        cls, context: TaskContext, settings: SinkSettings, watcher: EndWatcher, writer: DataSourceWriter,
+        cls, context: TaskContext, settings: SinkSettings, watcher: EndWatcher,
+        resume_from: ResumeFrom | None,
         pause_s: Callable[[], float],
     ) -> SinkOffsets:
-        """Returns the offsets of a task that has no assignment yet. `writer`: may be a ResumableWriter."""
-        positions = Positions(watcher, settings.isolation, settings.reset, writer)
+        """Returns the offsets of a task that has no assignment yet. `resume_from`: see Positions."""
+        positions = Positions(watcher, settings.isolation, settings.reset, resume_from)
         group = settings.consumer.group_id
         letters: LetterTracker
         if settings.errors.with_headers:

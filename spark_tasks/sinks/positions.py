@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import out_of_log
 from spark_tasks.kafka.task_clients import Reset
 from spark_tasks.kafka.watcher import EndWatcher
+from spark_tasks.task import ResumeFrom
 
 _logger = logging.getLogger(__name__)
 LAG_S = 30.0  # how often a paused task looks up the ends of its partitions, for the lags
@@ -33,15 +34,15 @@ class SinkAheadError(ConnectError):
 
 
 class Positions:
-    """The next offset to read of each assigned partition. `writer`: may be a ResumableWriter. Methods raise
+    """The next offset to read of each assigned partition. `resume_from`: that of a ResumableWriter. Methods raise
     ConnectErrors of Kafka, and OffsetsMissingError.
     """
 
-    def __init__(self, watcher: EndWatcher, isolation: Isolation, reset: Reset, writer: Any) -> None:
+    def __init__(self, watcher: EndWatcher, isolation: Isolation, reset: Reset, resume_from: ResumeFrom | None) -> None:
         self._watcher = watcher
         self.isolation = isolation
         self._reset = reset
-        self._resume_from = getattr(writer, "resume_from", None)
+        self._resume_from = resume_from
         self._at: dict[TopicPartition, int] = {}
         self._chosen: dict[TopicPartition, int] = {}  # by `reset`, as nothing was committed
         self._starts: dict[TopicPartition, int] = {}

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyspark.sql.datasource import DataSourceWriter
-
 from spark_tasks.dead_letters.replay.letter_range import LetterRange
 from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.sinks.pending_offsets import COMMIT_TIMEOUT_MS
 from spark_tasks.sinks.replay_split import ReplayResult
+from spark_tasks.sinks.task_writer import TaskWriter
 from spark_tasks.spark.executor import value_of
 
 
 def commit_replay(
-    part: LetterRange, result: ReplayResult, writer: DataSourceWriter | None, consumer: GroupConsumer,
+    part: LetterRange, result: ReplayResult, writer: TaskWriter | None, consumer: GroupConsumer,
     may_commit: Callable[[], bool], abort: Callable[[ReplayResult], None],
 ) -> bool:
     """Commits a batch, or returns False if the task is no longer the member that it was when the batch began

@@ -1,7 +1,7 @@
 """Runs one sink task: a member of the connector's consumer group, whose batches run in executors.
 
 A batch: the ends of the partitions (from the watcher) -> bounded ranges -> one split each in the executors -> the
-writer's commit on the worker -> the group's offsets, fenced by its generation. At most one batch is in flight, and
+writer's commit -> the group's offsets, fenced by its generation. At most one batch is in flight, and
 rebalances happen between batches. Offsets are committed after a batch, at most twice a second (less often if the worker
 has many tasks), and before a rebalance, so that a revoked partition has its offsets committed. After a crash, records
 that were written since the last commit are written again: at least once, unless the writer knows where to resume.
@@ -19,7 +19,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceWriter
 from typing_extensions import override
 
 from spark_tasks.dead_letters.exactly_once.plans import SendPlan
@@ -43,11 +42,11 @@ from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.shared_batches import SharedBatches
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit, within_reach
+from spark_tasks.sinks.task_writer import TaskWriter
 from spark_tasks.sinks.writer_commits import WriterCommits
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_in_flight import MAX_WAIT_S, BatchCancelledError, BatchInFlight
-from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.tasks.pace import MAX_SPLIT_RECORDS, SplitSize
 from spark_tasks.tasks.retries import RetryLimits, RetryState
 
@@ -90,7 +89,8 @@ class SinkTask(TaskRunner):
         self._replays = Replays(self._errors, self._metrics)
         self._flight: Flight | None = None
         self._consumer: GroupConsumer | None = None
-        self._writer: DataSourceWriter | None = None
+        self._writer = TaskWriter(context, connector)
+        self.plugin_calls = self._writer.calls  # see TaskRunner
 
     @property
     @override
@@ -113,17 +113,17 @@ class SinkTask(TaskRunner):
 
     def _start(self) -> None:
         _ = self._pipeline.stages  # an invalid converter or transform fails here, not in the first batch
-        self._writer = writer_of(data_source_of(self._connector, self._context.config))
+        writer = self._writer.open()
         self._commits = WriterCommits(self._writer, self._metrics)
         settings = self._settings
         job = SinkJob(
-            settings.client, settings.isolation, self._connector.accepts, self._pipeline, pickled(self._writer),
+            settings.client, settings.isolation, self._connector.accepts, self._pipeline, writer,
             self._context.worker.max_record_bytes, self._errors,
         )
         self._job = pickle.dumps(job)
         self._watcher = self._watchers.of(settings.client)
         self._offsets = SinkOffsets.of(
-            self._context, settings, self._watcher, self._writer, lambda: self._io.commit_pause_s)
+            self._context, settings, self._watcher, self._writer.resume_from, lambda: self._io.commit_pause_s)
         self._sharing = self._made_sharing()
 
     def _made_sharing(self) -> BatchSharing | None:
@@ -131,7 +131,7 @@ class SinkTask(TaskRunner):
         settings = self._settings
         if (
             self._shared is None or type(self._pipeline) is not SinkPipeline or self._offsets.letters.active
-            or not self._commits.does_nothing or settings.isolation != "read_uncommitted"
+            or not self._writer.commits_nothing or settings.isolation != "read_uncommitted"
         ):
             return None
         return BatchSharing(
@@ -289,7 +289,7 @@ class SinkTask(TaskRunner):
         """Starts a replay of the dead letter queue and returns its state. `order`: see ReplayOrder; with None, returns
         the state of the last replay, or None if there was none. Raises ConfigError and BusyError.
         """
-        return self._replays.order(order, getattr(self._writer, "resume_from", None))
+        return self._replays.order(order, self._writer.resume_from)
 
     def _replay_next(self, consumer: GroupConsumer) -> Progress:
         part = self._replays.next_range(self._watcher.cluster, consumer.committed_with_metadata)
@@ -385,12 +385,15 @@ class SinkTask(TaskRunner):
                 self._watcher.forget(self)
                 consumer.close()
 
+            self._writer.end()
+
     @override
     def stop_starting(self) -> None:
-        """Does nothing: a sink's start is short."""
+        self._writer.stop_opening()
 
     @override
     def cancel(self) -> None:
         self._batch.cancel()
+        self._writer.kill()
         if self._sharing is not None:
             self._sharing.cancel()

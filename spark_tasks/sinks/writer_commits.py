@@ -1,6 +1,4 @@
-"""Commits and aborts a task's batches with the plugin's writer, on the worker. Executors have written them with copies
-of the writer.
-"""
+"""Commits and aborts a task's batches with the plugin's writer."""
 
 from __future__ import annotations
 
@@ -8,28 +6,21 @@ import logging
 import time
 from collections.abc import Sequence
 
-from pyspark.sql.datasource import DataSourceWriter
-
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sinks.replay_split import ReplayResult, messages_of
 from spark_tasks.sinks.split import SinkResult
+from spark_tasks.sinks.task_writer import TaskWriter
 
 _logger = logging.getLogger(__name__)
 
 
 class WriterCommits:
-    """`writer`: the copy that stays on the worker."""
+    """The batches of a task."""
 
-    def __init__(self, writer: DataSourceWriter, metrics: TaskMetrics) -> None:
+    def __init__(self, writer: TaskWriter, metrics: TaskMetrics) -> None:
         self._writer = writer
         self._metrics = metrics
-
-    @property
-    def does_nothing(self) -> bool:
-        """Whether the plugin does nothing when a batch is committed or aborted."""
-        own: type[DataSourceWriter] = type(self._writer)
-        return (own.commit, own.abort) == (DataSourceWriter.commit, DataSourceWriter.abort)
 
     def commit(self, results: Sequence[SinkResult]) -> None:
         """Commits a batch, unless it had no records. Raises the plugin's errors."""

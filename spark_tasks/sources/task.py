@@ -35,7 +35,7 @@ from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.split import SourceJob, SourceResult, SourceSplit
 from spark_tasks.sources.stream_offsets import StreamOffset
 from spark_tasks.sources.task_reader import TaskReader
-from spark_tasks.task import PluginCall, Progress, TaskContext, TaskRunner
+from spark_tasks.task import Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_in_flight import BatchCancelledError, BatchInFlight
 from spark_tasks.tasks.pace import IdleTasks, Idling, SplitSize
 from spark_tasks.tasks.retries import RetryLimits, RetryState
@@ -76,6 +76,7 @@ class SourceTask(TaskRunner):
         self._plan: BatchPlan | None = None  # of that batch; None: it is a range of a replay
         self._flight: Flight | None = None
         self._reader = TaskReader(context, connector)
+        self.plugin_calls = self._reader.calls  # see TaskRunner
         self._position: StreamOffset | None = None  # the start of the next batch; None: the committed offsets
 
     @property
@@ -310,10 +311,6 @@ class SourceTask(TaskRunner):
     def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Starts a replay of the dead letter queue and returns its state, as SinkTask.replay does."""
         return self._replays.order(order)
-
-    def plugin_calls(self) -> Sequence[PluginCall]:
-        """The call of the reader that is in progress in its own process, see TaskRunner."""
-        return self._reader.calls()
 
     @override
     def pause(self) -> None:

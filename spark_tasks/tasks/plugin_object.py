@@ -1,5 +1,5 @@
-"""A task's object of a plugin that keeps state between batches, such as a source's reader: in an executor process of
-its own, or on the worker.
+"""A task's object of a plugin that works between batches, a source's reader or a sink's writer: in an executor process
+of its own, or on the worker.
 
 Its methods may be any code. On the worker, an endless loop or native code that holds the global interpreter lock would
 delay REST, heartbeats and all other tasks, and nothing could end it. In a process of its own, as PySpark's stream
@@ -77,7 +77,7 @@ class PluginObject(Generic[T]):
             return getattr(self._here, method)(*arguments)
         self._process, self._in_progress = process, (method, time.monotonic())
         try:
-            result, figures = process.run(_Call(cloudpickle.dumps(self._make), method, arguments))
+            result, figures = process.run(_Call(method, *self._pickled(arguments)))
         except WorkerSparkNeededError as error:
             self.open_here()
             if not self._used:
@@ -91,6 +91,9 @@ class PluginObject(Generic[T]):
         if figures is not None:
             self._context.metrics.plugins.merge(figures)
         return result
+
+    def _pickled(self, arguments: tuple[Any, ...]) -> tuple[bytes, bytes]:
+        return cloudpickle.dumps(self._make), cloudpickle.dumps(arguments)
 
     def end(self) -> None:
         """Gives it up, and ends its process."""
@@ -137,11 +140,11 @@ class PluginObject(Generic[T]):
 
 
 class _Call(NamedTuple):
-    """A call of the object of this process, which the first one creates. `make`: pickled."""
+    """A call of the object of this process, which the first one creates. `make` and `arguments` are pickled."""
 
-    make: bytes
     method: str
-    arguments: tuple[Any, ...]
+    make: bytes
+    arguments: bytes
 
     def run(self) -> tuple[Any, Figures | None]:
         """Returns the result, and the metrics that the plugin has recorded meanwhile."""
@@ -149,7 +152,7 @@ class _Call(NamedTuple):
             if not _object:
                 _refuse_sessions()
                 _object.append(cloudpickle.loads(self.make)())
-            return getattr(_object[0], self.method)(*self.arguments), plugins.counted()
+            return getattr(_object[0], self.method)(*cloudpickle.loads(self.arguments)), plugins.counted()
 
 
 _object: Final[list[Any]] = []  # of this process, if it belongs to a task

@@ -18,6 +18,7 @@ from spark_tasks.dead_letters.replay.request import ReplayOrder
 from spark_tasks.errors import BusyError, ConfigError, ConnectError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import UnknownTopicError
+from spark_tasks.task import ResumeFrom
 
 _logger = logging.getLogger(__name__)
 
@@ -27,7 +28,6 @@ _TIMEOUT_MS: Final = 5_000
 _NO_LIMIT: Final = 2**62
 
 Committed = Callable[[TopicPartition], tuple[int, str] | None]
-ResumeFrom = Callable[[str, int], int | None]
 
 
 class QueueRecreatedError(ConnectError):

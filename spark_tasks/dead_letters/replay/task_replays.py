@@ -8,10 +8,10 @@ from typing import Any
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Refused
 from spark_tasks.dead_letters.replay.letter_range import LetterRange, ReplayCounts
-from spark_tasks.dead_letters.replay.replay import Committed, Replay, ResumeFrom
+from spark_tasks.dead_letters.replay.replay import Committed, Replay
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.task import Progress
+from spark_tasks.task import Progress, ResumeFrom
 
 
 class Replays:

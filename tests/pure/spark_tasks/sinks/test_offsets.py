@@ -122,7 +122,6 @@ def test_letters_are_tracked_if_a_repeated_batch_can_know_them(headers: str, ser
                            errors_deadletterqueue_context_headers_enable=headers,
                            producer_override_bootstrap_servers=servers)
     watcher: Any = Watcher()
-    resuming: Any = SimpleNamespace(resume_from=lambda *_: 0)
-    for writer, expected in ((resuming, active), (SimpleNamespace(), False)):
-        made = SinkOffsets.of(context, SinkSettings.of(context), watcher, writer, lambda: 0.0)
+    for resume_from, expected in ((lambda *_: 0, active), (None, False)):
+        made = SinkOffsets.of(context, SinkSettings.of(context), watcher, resume_from, lambda: 0.0)
         assert made.letters.active is expected

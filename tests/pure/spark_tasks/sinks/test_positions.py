@@ -40,8 +40,8 @@ class Watcher:
     held = 70
 
 
-def positions(watcher: Any, writer: Any = None, isolation: Isolation = "read_committed") -> Positions:
-    made = Positions(watcher, isolation, "earliest", writer)
+def positions(watcher: Any, resume_from: Any = None, isolation: Isolation = "read_committed") -> Positions:
+    made = Positions(watcher, isolation, "earliest", resume_from)
     made.assign(frozenset([TP]), lambda _: {TP: 60})
     return made
 
@@ -101,13 +101,13 @@ def test_after_a_failed_batch_the_ends_are_requested() -> None:
 def test_a_sink_that_stores_offsets_determines_the_position_also_after_a_failed_batch() -> None:
     """It may have written a part of that batch; what is committed does not matter."""
     held = 62
-    reading = positions(Watcher(70, 70), SimpleNamespace(resume_from=lambda *_: held))
+    reading = positions(Watcher(70, 70), lambda *_: held)
     assert reading.ranges(100) == [(TP, 62, 70)]
     held = 65
     assert reading.ranges(100) == [(TP, 62, 70)], "it is asked only if there is doubt"
     reading.recheck()
     assert reading.ranges(100) == [(TP, 65, 70)]
-    empty = positions(Watcher(70, 70), SimpleNamespace(resume_from=lambda *_: None))
+    empty = positions(Watcher(70, 70), lambda *_: None)
     assert empty.ranges(100) == [(TP, 60, 70)]
     empty.recheck()
     assert empty.ranges(100) == [(TP, 60, 70)]
@@ -174,10 +174,12 @@ def test_partitions_without_a_leader_do_not_delay_the_others() -> None:
 
 def test_a_sink_whose_offsets_exceed_the_log_fails() -> None:
     """It would mistake the records of the new topic for those that it has already written."""
-    ahead = SimpleNamespace(resume_from=lambda *_: 60)
+    def ahead(*_: Any) -> int:
+        return 60
+
     with pytest.raises(SinkAheadError, match=r"holds t-0 up to offset 59, but its log ends before offset 50"):
         positions(Watcher(50, 50), ahead).ranges(100)
-    behind = positions(Watcher(70, 70), SimpleNamespace(resume_from=lambda *_: 1))
+    behind = positions(Watcher(70, 70), lambda *_: 1)
     behind.out_of_range(*TP, 3, 70)
     assert behind.ranges(100) == [(TP, 3, 70)], "records that were deleted before it had them"
 
@@ -219,6 +221,6 @@ def test_nothing_is_planned_while_a_position_is_not_known() -> None:
     reading = positions(Watcher(70, 70))
     reading.forget()
     assert reading.fetched_ranges(100) is None
-    failed = positions(Watcher(70, 70), SimpleNamespace(resume_from=lambda *_: 60))
+    failed = positions(Watcher(70, 70), lambda *_: 60)
     failed.recheck()
     assert failed.fetched_ranges(100) is None

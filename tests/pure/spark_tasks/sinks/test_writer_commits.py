@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import DataSourceWriter
 
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sinks.split import SinkResult
@@ -14,11 +13,9 @@ from spark_tasks.sinks.writer_commits import WriterCommits
 WRITTEN = [SinkResult("t", 0, 5, 5, messages=("a", "b")), SinkResult("t", 1, 3, messages=(None,))]
 
 
-class Silent(DataSourceWriter):
-    def write(self, iterator: Any) -> Any: ...
+class Noting:
+    """In the place of a TaskWriter."""
 
-
-class Noting(Silent):
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
 
@@ -30,9 +27,13 @@ class Noting(Silent):
         raise ValueError("the target is away")
 
 
+def commits_of(writer: Any) -> WriterCommits:
+    return WriterCommits(writer, TaskMetrics())
+
+
 def test_a_batch_with_records_is_committed_with_all_messages() -> None:
     writer = Noting()
-    commits = WriterCommits(writer, TaskMetrics())
+    commits = commits_of(writer)
     commits.commit(WRITTEN[1:])
     assert writer.calls == [], "nobody has written anything"
     commits.commit(WRITTEN)
@@ -41,11 +42,6 @@ def test_a_batch_with_records_is_committed_with_all_messages() -> None:
 
 def test_an_error_while_a_batch_is_aborted_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     writer = Noting()
-    WriterCommits(writer, TaskMetrics()).abort(WRITTEN[:1])
+    commits_of(writer).abort(WRITTEN[:1])
     assert writer.calls == [("abort", ["a", "b"])]
     assert "the target is away" in caplog.text
-
-
-@pytest.mark.parametrize(("writer", "empty"), [(Silent(), True), (Noting(), False)])
-def test_whether_a_plugin_does_anything_when_a_batch_ends(writer: DataSourceWriter, empty: bool) -> None:
-    assert WriterCommits(writer, TaskMetrics()).does_nothing is empty
