@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from spark_tasks.process.process_state import start_of
+from spark_tasks.process.process_state import start_time_of
 
 _MAX_THREADS = 4096  # of a process: whoever has more is looked at in part
 
@@ -30,7 +30,7 @@ def _opened(pid: int) -> list[int]:
     found: list[int] = []
     for child in children(pid):
         with suppress(OSError):  # it has just ended, or too many files are open
-            if start_of(child) is not None:
+            if start_time_of(child) is not None:
                 found.append(os.pidfd_open(child))
                 found += _opened(child)
     return found
@@ -49,7 +49,7 @@ def has_children(pid: int) -> bool:
     many open files. False on systems other than Linux.
     """
     try:
-        return any(start_of(child) is not None for child in _children(pid))
+        return any(start_time_of(child) is not None for child in _children(pid))
     except OSError:
         return True
 

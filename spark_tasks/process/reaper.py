@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from spark_tasks.process.descendants import children, kill_descendants
-from spark_tasks.process.process_state import group_and_session, name_of, start_of
+from spark_tasks.process.process_state import group_and_session, process_name, start_time_of
 from spark_tasks.process.readable import is_readable
 
 _PR_SET_NAME: Final = 15  # linux/prctl.h
@@ -60,13 +60,13 @@ class Reaper:
 
     def guard(self, pid: int, start: str) -> None:
         """Kills this process, too, when the one of `end_with` ends: the parent that has forked it may have been killed.
-        `start`: as start_of returns it.
+        `start`: as start_time_of returns it.
         """
         if self._master < 0 or pid in self._guarded.values() or pid in self._forked:
             return
         with suppress(OSError):  # it has ended, or there are too many open files
             handle = os.pidfd_open(pid)
-            if start_of(pid) == start:
+            if start_time_of(pid) == start:
                 self._guarded[handle] = pid
                 self._poll.register(handle, select.POLLIN)
                 if self._killing:  # that one has ended before this process was told of this one
@@ -81,7 +81,7 @@ class Reaper:
         """
         if os.getsid(0) != os.getpid():
             os.setsid()
-        self._name = name_of(os.getpid())
+        self._name = process_name(os.getpid())
         _rename(_FORK_SERVER)
         try:
             yield
@@ -174,7 +174,7 @@ class Reaper:
         os.close(handle)
 
     def _running(self) -> list[int]:
-        return [pid for pid in self._forked if not self._has_ended(pid) and name_of(pid) != _FORK_SERVER]
+        return [pid for pid in self._forked if not self._has_ended(pid) and process_name(pid) != _FORK_SERVER]
 
     def _has_ended(self, pid: int) -> bool:
         try:
@@ -191,7 +191,7 @@ class Reaper:
             self._forked.discard(pid)
             self._ended[pid] = now
             self._forget(pid)
-            if name_of(pid) == _FORK_SERVER and not self._killing:
+            if process_name(pid) == _FORK_SERVER and not self._killing:
                 self._succeed(pid)
         for pid in [pid for pid, at in self._ended.items() if now - at > KEPT_S]:
             _reap(pid)

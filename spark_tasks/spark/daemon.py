@@ -21,9 +21,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from spark_tasks.process.forgotten import forgotten_children
 from spark_tasks.process.pandas_import import defer_pandas
 from spark_tasks.process.reaper import Reaper
+from spark_tasks.process.zombies import zombies
 from spark_tasks.spark.environment import ENVIRONMENT, NEEDED
 from spark_tasks.spark.process_output import log_as_the_worker
 
@@ -122,7 +122,7 @@ def tidy(worker: Callable[..., int]) -> Callable[..., int]:
         except BrokenPipeError:
             return 1
         finally:
-            forgotten_children.reap()
+            zombies.reap()
 
     return run
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from spark_tasks.process.process_state import handles, why_silent
+from spark_tasks.process.process_state import handles_signal, why_signal_is_ignored
 
 STACK_SIGNAL = signal.SIGUSR2
 STACK_S = 2.0  # timeout for a process to write its stacks
@@ -63,7 +63,8 @@ def describe_stacks(folder: Path, name: str) -> str | None:
             text = _stacks(pid, file)
             if text is not None:
                 stacks.append(f"The stacks of its process {pid}:\n{text}" if text else
-                             f"Its process {pid} has not written its stacks: {why_silent(pid, STACK_SIGNAL)}")
+                              f"Its process {pid} has not written its stacks: "
+                              f"{why_signal_is_ignored(pid, STACK_SIGNAL)}")
     return "\n".join(stacks) or None
 
 
@@ -76,7 +77,7 @@ def _stacks(pid: int, file: IO[str]) -> str | None:
     try:
         if not _is_locked(file):  # the number may belong to another process now
             return None
-        if not handles(pid, STACK_SIGNAL):  # it would kill the process
+        if not handles_signal(pid, STACK_SIGNAL):  # it would kill the process
             return ""
         file.seek(0, os.SEEK_END)
         before = file.tell()

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
-from spark_tasks.process.process_state import start_of
+from spark_tasks.process.process_state import start_time_of
 from spark_tasks.process.reaper import Reaper
 from spark_tasks.spark.daemon import import_all, refuse_threads
 from spark_tasks.spark.environment import needed
@@ -208,7 +208,7 @@ class ForkServer(Launcher):
         """Has the server kill these processes when the worker ends. The next server has to be told again."""
         with suppress(OSError):  # they have ended; or too many files are open, or the server has ended
             found = [_framed(_Guarded(pid, start)) for pid in (line.pid for line in lines)
-                     if pid and (start := start_of(pid)) is not None]
+                     if pid and (start := start_time_of(pid)) is not None]
             with self._lock:
                 self._send(b"".join(found))
 

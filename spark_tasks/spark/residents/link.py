@@ -22,10 +22,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from spark_tasks.process.forgotten import forgotten_children
-from spark_tasks.process.full_memory import end_first
-from spark_tasks.process.process_state import start_of
+from spark_tasks.process.oom_score import raise_oom_score
+from spark_tasks.process.process_state import start_time_of
 from spark_tasks.process.readable import is_readable
+from spark_tasks.process.zombies import zombies
 from spark_tasks.spark.executor import pickled_outcomes, refuse_second_attempt, run_split
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.leftovers import Leftovers
@@ -94,7 +94,7 @@ def serve(ticket: Ticket) -> None:
                 if ticket.slow_s:
                     faulthandler.cancel_dump_traceback_later()
             wire.send(work, answer, before=wire.before_answer(set_up.changes()))
-            forgotten_children.reap()
+            zombies.reap()
         if not leftovers.end() or set_up.changes(with_umask=True):
             os._exit(0)  # otherwise Spark would use it for jobs of other plugins
 
@@ -129,7 +129,7 @@ def worker_at(connection: socket.socket) -> int:
 
 def _worker_and_start(leash: socket.socket) -> Iterator[tuple[int, str]]:
     with suppress(OSError):  # too many open files
-        if (pid := worker_at(leash)) and (start := start_of(pid)) is not None:
+        if (pid := worker_at(leash)) and (start := start_time_of(pid)) is not None:
             yield pid, start
 
 
@@ -171,13 +171,13 @@ def _survive_the_daemon() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # before other threads are started: they inherit it
         if not any(thread.name == _HANGUP for thread in threading.enumerate()):  # Spark uses processes again
             threading.Thread(target=_await_hangup, name=_HANGUP, daemon=True).start()
-            end_first(os.getpid())
+            raise_oom_score(os.getpid())
 
 
 def _await_hangup() -> None:
     while (got := signal.sigtimedwait({signal.SIGHUP}, WORKER_S)) is None or got.si_code == _FROM_KERNEL:
         with suppress(OSError):  # too many open files: looked at again
-            if any(start_of(pid) != start for pid, start in tuple(_workers)):
+            if any(start_time_of(pid) != start for pid, start in tuple(_workers)):
                 break  # and the leash, which has not ended this process, was closed by a plugin
     os._exit(128 + signal.SIGHUP)
 

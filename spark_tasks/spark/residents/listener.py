@@ -26,10 +26,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_tasks.process.close_on_fork import close_on_fork
 from spark_tasks.process.descendants import kill_descendants
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.process.readable import is_readable
-from spark_tasks.process.unforked import keep_from_children
 from spark_tasks.spark.executor import MAX_RESULT_BYTES
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.wire import Ticket
@@ -255,7 +255,7 @@ class ExecutorListener:
         sock.settimeout(None)
         assert expected.leash is not None  # noqa: S101 - checked above
         for one in (sock, expected.leash):
-            keep_from_children(one)
+            close_on_fork(one)
         pid = peer_pid(sock) if self._path else 0 if self._remote else hello.pid
         self._joined(hello.number, Line(sock, expected.leash, pid, handle_of(pid) if pid else -1))
 

@@ -28,10 +28,10 @@ from typing import Any, Final, NoReturn, TextIO
 
 from typing_extensions import override
 
+from spark_tasks.process.close_on_fork import close_on_fork
 from spark_tasks.process.descendants import has_children
 from spark_tasks.process.pandas_import import defer_pandas
 from spark_tasks.process.reaper import Reaper
-from spark_tasks.process.unforked import keep_from_children
 from spark_tasks.spark.daemon import import_all, preload, refuse_threads
 from spark_tasks.spark.environment import ENVIRONMENT, inherited, python_path
 from spark_tasks.spark.process_output import log_as_the_worker, pump
@@ -59,7 +59,7 @@ class ForkedParent:
         self._lock = threading.Lock()
         self._code: int | None = None
         self.stdin = os.fdopen(stdin, "wb")
-        keep_from_children(self.stdin)
+        close_on_fork(self.stdin)
         self.stdout = os.fdopen(stdout, "rb")
 
     def poll(self) -> int | None:
@@ -290,7 +290,7 @@ def _started(path: str) -> subprocess.Popen[bytes]:
         env=_environment(path), process_group=0,
     )
     assert parent.stdin is not None  # noqa: S101 - a pipe was asked for
-    keep_from_children(parent.stdin)
+    close_on_fork(parent.stdin)
     return parent
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from spark_tasks.process.process_state import cpu_use, handles, is_suspended, why_silent
+from spark_tasks.process.process_state import cpu_use, handles_signal, is_suspended, why_signal_is_ignored
 from spark_tasks.spark.executor import ExecutorTracebackError
 from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.binding import to_retire
@@ -190,8 +190,8 @@ class Monitor:
         if line is None or not line.pid:
             return "The log of its Spark executor shows the stack", ""
         silent = f"Its process {line.pid} writes no stack: "
-        if not handles(line.pid, STACK_SIGNAL):  # without a handler, the signal would kill it
-            return silent + why_silent(line.pid, STACK_SIGNAL), ""
+        if not handles_signal(line.pid, STACK_SIGNAL):  # without a handler, the signal would kill it
+            return silent + why_signal_is_ignored(line.pid, STACK_SIGNAL), ""
         file = self._stacks / str(resident.number)
         try:
             before = file.stat().st_size
@@ -207,7 +207,7 @@ class Monitor:
                 break
             size = now
         if size == before:
-            return silent + why_silent(line.pid, STACK_SIGNAL), ""
+            return silent + why_signal_is_ignored(line.pid, STACK_SIGNAL), ""
         with file.open("rb") as found:
             found.seek(before)
             text = found.read(_MAX_STACK).decode(errors="replace")

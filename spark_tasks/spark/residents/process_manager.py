@@ -22,7 +22,7 @@ from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.binding import Choice, best_for
-from spark_tasks.spark.residents.endings import ending
+from spark_tasks.spark.residents.exit_description import describe_end
 from spark_tasks.spark.residents.fairness import Demand, subject_of
 from spark_tasks.spark.residents.launch_queue import LaunchQueue
 from spark_tasks.spark.residents.launchers import Launchers
@@ -237,13 +237,13 @@ class ProcessManager:
             try:
                 wire.send(line.work, payload, begun)
             except OSError:  # it ended while it was idle; a frame that was not sent completely is not run
-                if self._gone(resident, None, ending(line.pid, 0.0)):
+                if self._gone(resident, None, describe_end(line.pid, 0.0)):
                     self._returned(item)
                 break
             try:
                 answer = wire.receive(line.work, self._max_answer_bytes)
             except Exception as error:  # noqa: BLE001 - any end of the connection, or an invalid size
-                how = resident.killed or ending(line.pid, ENDING_S, error)
+                how = resident.killed or describe_end(line.pid, ENDING_S, error)
                 pending = self._gone(resident, item.batch.task, how)
                 line.kill()  # it runs on if the plugin has only closed the connections
                 sure = bool(line.pid) and has_ended(line.pid, ENDING_S)
@@ -355,7 +355,7 @@ class ProcessManager:
         """Finds idle processes that have ended. The caller holds the lock."""
         dead = [(r, r.line) for r in self.idle if r.line is not None and r.line.ended]
         for _, line in dead:
-            _logger.warning("An idle executor process %s", ending(line.pid, 0.0))
+            _logger.warning("An idle executor process %s", describe_end(line.pid, 0.0))
         if dead:
             self.kill([resident for resident, _ in dead])
             self._died()

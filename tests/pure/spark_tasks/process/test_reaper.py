@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark_tasks.process.process_state import start_of
+from spark_tasks.process.process_state import start_time_of
 from tests.rigs.support import wait_until
 from tests.rigs.workers import wait_gone
 
@@ -185,7 +185,7 @@ def guarded_with_a_child() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Pro
 def test_a_process_that_another_parent_has_forked_ends_when_the_master_does(known: bool) -> None:
     """With what it has started; but not a later one with the same number."""
     with subprocess.Popen(["sleep", "600"]) as master, guarded_with_a_child() as (guarded, child):
-        start = start_of(guarded.pid) if known else "1"
+        start = start_time_of(guarded.pid) if known else "1"
         with subprocess.Popen([sys.executable, "-c", GUARD, str(master.pid), str(guarded.pid), str(start)],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE) as guard:
             assert guard.stdin is not None
@@ -207,7 +207,7 @@ def test_a_process_that_another_parent_has_forked_ends_when_the_master_does(know
 def check_killed_by(program: str) -> None:
     """The program kills the process whose number and start it is given, with the child, and ends without an error."""
     with guarded_with_a_child() as (guarded, child):
-        done = subprocess.run([sys.executable, "-c", program, str(guarded.pid), str(start_of(guarded.pid))],
+        done = subprocess.run([sys.executable, "-c", program, str(guarded.pid), str(start_time_of(guarded.pid))],
                               capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
         assert guarded.wait(30) == -signal.SIGKILL

@@ -17,7 +17,7 @@ from typing import ParamSpec
 
 import pytest
 
-from spark_tasks.process.process_state import start_of
+from spark_tasks.process.process_state import start_time_of
 from spark_tasks.spark.residents import leftovers as module
 from spark_tasks.spark.residents.leftovers import MANY, Leftovers
 from tests.rigs.executors import Processes, Rig
@@ -115,7 +115,7 @@ def test_a_process_that_has_ended_and_that_nobody_has_waited_for_is_no_leftover(
     with subprocess.Popen(["true"], stdout=subprocess.PIPE) as ended:
         assert ended.stdout is not None
         assert ended.stdout.read() == b""
-        wait_until(lambda: start_of(ended.pid) is None)
+        wait_until(lambda: start_time_of(ended.pid) is None)
         assert leftovers.end()
 
 
