@@ -38,7 +38,7 @@ PRELOADED = (
     "pyspark.worker",
     "pyspark.sql.datasource",
     "spark_tasks.spark.executor",
-    "spark_tasks.spark.residents.link",
+    "spark_tasks.spark.residents.executor_loop",
     "spark_tasks.spark.residents.set_up",
     "spark_tasks.spark.residents.fork_server",
     "spark_tasks.sources.split",

@@ -2,7 +2,8 @@
 folder. On a signal, it writes the stacks of its threads to the file, even while plugin code holds the GIL.
 
 The process holds a lock on its file. A file without a lock belongs to a process that has ended, so another process that
-has its number now does not get a signal.
+has its number now does not get a signal. (Resident executor processes have a file as long as they run, and no lock, as
+the worker has a connection to them: residents/stack_file.py.)
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -73,9 +74,17 @@ def _stacks(pid: int, file: IO[str]) -> str | None:
     if not _is_locked(file):
         Path(file.name).unlink(missing_ok=True)  # the process was killed
         return None
+    return request_stacks(pid, file, lambda: _is_locked(file))
+
+
+def request_stacks(pid: int, file: IO[str], runs: Callable[[], bool]) -> str | None:
+    """Has a process write its stacks to this file, and returns them: "" if it does not write them within STACK_S, None
+    if `runs` says that it or its split has ended. `runs` is asked when nothing else can get the process's number any
+    more. Raises OSError.
+    """
     process = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     try:
-        if not _is_locked(file):  # the number may belong to another process now
+        if not runs():  # the number may belong to another process now
             return None
         if not handles_signal(pid, STACK_SIGNAL):  # it would kill the process
             return ""

@@ -16,7 +16,6 @@ import signal
 import socket
 import ssl
 import struct
-import sys
 import tempfile
 import threading
 import time
@@ -28,6 +27,7 @@ from pathlib import Path
 
 from spark_tasks.process.close_on_fork import close_on_fork
 from spark_tasks.process.descendants import kill_descendants
+from spark_tasks.process.peer_credentials import peer_credentials
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.process.readable import is_readable
 from spark_tasks.spark.executor import MAX_RESULT_BYTES
@@ -265,12 +265,10 @@ def peer_pid(sock: socket.socket) -> int:
 
     Raises ConnectionError if it is a process of another user.
     """
-    if sys.platform != "linux":
-        return 0
-    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    if uid not in (os.getuid(), 0):
-        raise ConnectionError(f"a process of user {uid}")
-    return int(pid)
+    peer = peer_credentials(sock)
+    if peer is not None and peer.uid not in (os.getuid(), 0):
+        raise ConnectionError(f"a process of user {peer.uid}")
+    return 0 if peer is None else peer.pid
 
 
 def handle_of(pid: int) -> int:

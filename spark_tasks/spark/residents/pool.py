@@ -19,14 +19,19 @@ from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents.batches import Item, SplitBatch
 from spark_tasks.spark.residents.binding import KEEP_S, Choice
 from spark_tasks.spark.residents.fairness import FairQueue, Room, Use
+from spark_tasks.spark.residents.launchers import Launchers
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident
 from spark_tasks.spark.residents.process_manager import ProcessManager
+from spark_tasks.spark.residents.process_table import ProcessTable
 from spark_tasks.spark.residents.settings import ExecutorSettings
+from spark_tasks.spark.residents.split_exchange import SplitExchange
 from spark_tasks.task import DeferredSplit
 
 
 class Pool:
-    """The queue of splits and their processes. `submit` and `cancel` are thread-safe. `died`: see ProcessManager."""
+    """The queue of splits and their processes. `submit` and `cancel` are thread-safe. `died` is called when a
+    process has ended unexpectedly, or has not started.
+    """
 
     def __init__(
         self, settings: ExecutorSettings, listener: Expects, lock: threading.Condition, died: Callable[[], None]
@@ -35,9 +40,14 @@ class Pool:
         self.queue: FairQueue[Item] = FairQueue(settings.limits(settings.max_processes))
         self._settings = settings
         self._lock = lock
-        self.processes = ProcessManager(
-            listener, lock, max_processes=settings.max_processes, max_result_bytes=settings.max_result_bytes,
+        self.processes = ProcessTable(listener, died)
+        self.launchers = Launchers(self.processes.residents, settings.max_processes)
+        self.exchange = SplitExchange(
+            self.processes, self.launchers, listener, lock, settings.max_result_bytes,
             ended=self._ended, returned=self._returned, changed=self.dispatch, died=died,
+        )
+        self.manager = ProcessManager(
+            self.processes, self.launchers, listener, lock, serve=self.exchange.serve, died=died,
             given_up=lambda error: self.fail(error, waiting_only=True),
         )
 
@@ -58,7 +68,7 @@ class Pool:
     def use(self, launcher: Launcher | None, stand_in: Launcher | None = None) -> None:
         """Starts further processes with this launcher. See ProcessManager.use."""
         with self._lock:
-            self.processes.use(launcher, stand_in)
+            self.manager.use(launcher, stand_in)
             self.limit()
             self.dispatch()
 
@@ -66,7 +76,7 @@ class Pool:
         """Limits connectors and tasks by the number of processes that there may be now. It changes with the launcher,
         and in a cluster with its size. The caller holds the lock.
         """
-        self.queue.limits = self._settings.limits(self.processes.launchers.most)
+        self.queue.limits = self._settings.limits(self.launchers.most)
 
     def cancel(self, future: Future[list[Any]]) -> None:
         """Gives up a batch: the processes of running splits are killed, waiting splits are dropped."""
@@ -129,9 +139,9 @@ class Pool:
         """
         if len(self.queue):
             self._give_out()
-        if not len(self.queue) and self.processes.has_spare(self._settings.spare):
+        if not len(self.queue) and self.manager.has_spare(self._settings.spare):
             return
-        self.processes.grow(self.queue.takeable(self.room) + self._settings.spare)
+        self.manager.grow(self.queue.takeable(self.room) + self._settings.spare)
 
     @property
     def room(self) -> Room:
@@ -141,7 +151,7 @@ class Pool:
     def _give_out(self) -> None:
         """Gives waiting splits to idle processes, and has bound ones end if others need their room."""
         processes, choice = self.processes, self._choice()
-        processes.make_room(choice, self.queue.in_turn(self.room))
+        self.manager.make_room(choice, self.queue.in_turn(self.room))
         while (len(self.queue) and processes.idle
                and (taken := self.queue.take(self.room, choice.may_run())) is not None):
             task, item = taken.task, taken.item
@@ -153,13 +163,13 @@ class Pool:
                 self.batches.pop(batch.future, None)
                 continue
             batch.begun = True
-            processes.give(item)
+            self.exchange.give(item)
 
     def _choice(self) -> Choice[Resident]:
         processes, since = self.processes, time.monotonic() - KEEP_S
         residents = processes.residents.values()
         soon = any(r.item is not None and not r.bound_at and r.since > since for r in residents)
-        kept_back = self._settings.spare if processes.launchers.full else 0
+        kept_back = self._settings.spare if self.launchers.full else 0
         return Choice(processes.idle, len(processes.starting), {r.connector for r in residents if r.bound_at},
                       soon=soon, kept_back=kept_back)
 
@@ -197,4 +207,4 @@ class Pool:
     def close(self, error: Exception, timeout_s: float) -> None:
         """Fails all batches, and ends the processes."""
         self.fail(error)
-        self.processes.close(timeout_s)
+        self.manager.close(timeout_s)

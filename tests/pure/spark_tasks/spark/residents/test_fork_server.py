@@ -27,7 +27,7 @@ MANY = 100  # messages that do not fit into a socket's buffer
 WORKER = """
 import pickle, subprocess, sys, time
 from spark_tasks.spark.residents import wire
-from spark_tasks.spark.residents.fork_server import framed
+from spark_tasks.spark.residents.fork_requests import fork_request
 from spark_tasks.spark.residents.listener import ExecutorListener
 from tests.rigs.splits import LeaveProcesses
 from tests.rigs.support import wait_until
@@ -38,7 +38,7 @@ server = subprocess.Popen([sys.executable, "-c", sys.argv[2]], stdin=subprocess.
 server.stdin.write(pickle.dumps(listener.expect(1)))
 server.stdin.close()
 wait_until(lambda: 1 in lines, 60)
-lines[1].work.sendall(framed(listener.expect(2)))
+lines[1].work.sendall(fork_request(listener.expect(2)))
 wait_until(lambda: 2 in lines, 60)
 wire.send(lines[2].work, pickle.dumps(LeaveProcesses(sys.argv[1], "hang")))
 lines[1].go()

@@ -20,7 +20,7 @@ import pytest
 
 from spark_tasks.spark.residents import listener as module
 from spark_tasks.spark.residents import wire
-from spark_tasks.spark.residents.link import dial
+from spark_tasks.spark.residents.connections import dial
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.wire import Ticket
 from tests.rigs.executors import SERVE
@@ -181,7 +181,7 @@ def test_executors_can_join_again_after_the_system_had_no_thread_left(
 AGAIN = f"""{SERVE}
 import threading
 threads = threading.active_count()
-l.serve(pickle.load(sys.stdin.buffer))
+serve(pickle.load(sys.stdin.buffer))
 sys.exit(threading.active_count() - threads)
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import CancelledError
 
@@ -11,7 +12,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.task import DeferredSplit
 from tests.rigs.executors import MAX_PROCESSES, RUNNING, Gate, Rig, Threads, begun, gates
-from tests.rigs.splits import Answer, Fail
+from tests.rigs.splits import Answer, Fail, LoopOnOneCpu
 from tests.rigs.support import wait_until
 
 
@@ -209,3 +210,13 @@ def test_a_split_that_cannot_be_created_fails_its_batch_but_no_process(rig: Rig)
         rig.submit("w-0", DeferredSplit(make)).result(20)
     assert rig.submit("w-0", DeferredSplit(lambda: Answer(3))).result(20) == [3]
     assert (rig.died, before - set(rig.processes.residents)) == (0, set())
+
+
+@pytest.mark.integration  # processes of their own
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_the_time_that_splits_have_waited_for_a_cpu_is_known(real: Rig) -> None:
+    starved = real.submit("a-0", LoopOnOneCpu(), LoopOnOneCpu())
+    before = wait_until(lambda: real.pool.ready_s(starved))
+    wait_until(lambda: real.pool.ready_s(starved) > before + 0.5)
+    real.pool.cancel(starved)
+    assert real.pool.ready_s(starved) == 0.0
