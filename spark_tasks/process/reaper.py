@@ -15,9 +15,10 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
+from spark_tasks.process.deputy import fork_deputy
 from spark_tasks.process.descendants import children, kill_descendants
 from spark_tasks.process.process_state import group_and_session, process_name, start_time_of
 from spark_tasks.process.readable import is_readable
@@ -70,7 +71,7 @@ class Reaper:
                 self._guarded[handle] = pid
                 self._poll.register(handle, select.POLLIN)
                 if self._killing:  # that one has ended before this process was told of this one
-                    _kill_guarded(pid, handle)
+                    _kill_with_descendants(pid, handle)
             else:
                 os.close(handle)
 
@@ -109,8 +110,7 @@ class Reaper:
         self._forked, self._ended, self._handles, self._guarded = set(), {}, {}, {}
         self._master, self._killing = -1, False
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        if self._name:
-            _rename(self._name)
+        self._restore_name()
         if self._adopts:
             _adopt_orphans()
 
@@ -160,8 +160,29 @@ class Reaper:
         for pid in self._running():
             with suppress(PermissionError, ProcessLookupError):  # another user's; or the system has waited for it
                 os.kill(pid, signal.SIGKILL)
+        self._kill_guarded()
+
+    def _kill_guarded(self) -> None:
         for handle, pid in self._guarded.items():
-            _kill_guarded(pid, handle)
+            _kill_with_descendants(pid, handle)
+
+    @contextmanager
+    def deputized(self, leash: int = -1) -> Iterator[None]:
+        """In this block, this process may hang: another one kills all processes, and this one, when the process of
+        `end_with` ends. It kills this one when the connection with the descriptor `leash` ends. There is no such
+        process while the system has too many open files or processes.
+        """
+        with ExitStack() as files:
+            if self._master >= 0:
+                with suppress(OSError):
+                    deputy = fork_deputy(files, self._master, leash, self._restore_name, self._kill_guarded)
+                    self._forked.add(deputy)
+                    self._watch(deputy)
+            yield
+
+    def _restore_name(self) -> None:
+        if self._name:
+            _rename(self._name)
 
     def leave_guarded(self) -> None:
         """Another process guards those."""
@@ -240,7 +261,7 @@ def _adopt_orphans() -> bool:
     return _prctl is not None and _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
-def _kill_guarded(pid: int, handle: int) -> None:
+def _kill_with_descendants(pid: int, handle: int) -> None:
     if not is_readable(handle):  # it has not ended
         kill_descendants(pid)
         with suppress(OSError):

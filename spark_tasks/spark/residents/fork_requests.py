@@ -11,8 +11,9 @@ import logging
 import os
 import pickle
 import select
+import sys
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from io import BufferedReader
 from typing import NamedTuple
 
@@ -20,7 +21,6 @@ from spark_tasks.process.reaper import Reaper
 from spark_tasks.spark.daemon import import_all
 from spark_tasks.spark.environment import needed
 from spark_tasks.spark.residents.executor_loop import serve
-from spark_tasks.spark.residents.leash import Leash
 from spark_tasks.spark.residents.wire import HEAD, Ticket
 
 _logger = logging.getLogger(__name__)
@@ -50,9 +50,9 @@ def _framed(message: object) -> bytes:
     return HEAD.pack(len(data)) + data
 
 
-def fork_for_each(tickets: BufferedReader, reaper: Reaper, leash: Leash | None = None) -> None:
+def fork_for_each(tickets: BufferedReader, reaper: Reaper, leash: int = -1) -> None:
     """Forks a process for each ticket until it is told to end, or until the end of the input. While it imports what a
-    process needs, the end of the leash, if there is one, kills it.
+    process needs, which may hang, the end of the leash, if there is one, kills it. `leash`: its descriptor.
     """
     reaper.register(tickets.fileno(), select.POLLIN)
     for data in _frames(tickets, reaper):
@@ -64,9 +64,9 @@ def fork_for_each(tickets: BufferedReader, reaper: Reaper, leash: Leash | None =
             reaper.guard(*message)
             continue
         ticket, names = message
-        with leash.deadly() if leash is not None else nullcontext(True) as held:  # an import may hang
-            if held:
-                import_all(filter(None, names.split(",")))  # here, and not in each process
+        if missing := [name for name in filter(None, names.split(",")) if name not in sys.modules]:
+            with reaper.deputized(leash):
+                import_all(missing)  # here, and not in each process
         if reaper.fork() == 0:
             _serve(ticket)
     reaper.unregister(tickets.fileno())

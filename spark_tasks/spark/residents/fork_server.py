@@ -49,11 +49,11 @@ class ForkServerJob(ExecutorJob):
         refuse_threads()
         reaper = Reaper()
         with reaper.leading():  # a daemon that ends sends SIGHUP to its process group
-            # The end of the worker is no reason to be killed, as there are processes to be killed before, unless an
-            # import hangs; but to go on if this process is suspended.
+            # The end of the worker is no reason to be killed, as there are processes to be killed before; but to go on
+            # if this process is suspended.
             with joined(ticket, signal.SIGCONT) as (work, leash), work.makefile("rb") as tickets:
                 reaper.end_with(worker_at(work))
-                fork_for_each(tickets, reaper, leash)
+                fork_for_each(tickets, reaper, leash.fileno())
             reaper.await_all()  # they may have a split to end; and Spark may use this process again
 
 

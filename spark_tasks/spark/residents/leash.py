@@ -14,8 +14,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from spark_tasks.process.readable import is_readable
 
@@ -35,7 +34,7 @@ class Leash:
             threading.Thread(target=self._watch, name="leash", daemon=True).start()
             return
         fcntl.fcntl(self._connection, fcntl.F_SETOWN, os.getpid())
-        self._select(self._signal)
+        fcntl.fcntl(self._connection, fcntl.F_SETSIG, self._signal)
         fcntl.fcntl(self._connection, fcntl.F_SETFL, fcntl.fcntl(self._connection, fcntl.F_GETFL) | os.O_ASYNC)
         if is_readable(self._connection):  # a byte arrived before F_SETSIG was set
             os.kill(os.getpid(), self._signal)
@@ -46,22 +45,9 @@ class Leash:
         if sys.platform == "linux":
             fcntl.fcntl(self._connection, fcntl.F_SETFL, fcntl.fcntl(self._connection, fcntl.F_GETFL) & ~os.O_ASYNC)
 
-    @contextmanager
-    def deadly(self) -> Iterator[bool]:
-        """In this block, the end of the leash kills this process, whatever the signal is otherwise. The result is False
-        if it has ended before.
-        """
-        former = self._signal
-        self._select(signal.SIGKILL)
-        try:
-            yield not is_readable(self._connection)
-        finally:
-            self._select(former)
-
-    def _select(self, number: signal.Signals) -> None:
-        self._signal = number
-        if sys.platform == "linux":
-            fcntl.fcntl(self._connection, fcntl.F_SETSIG, number)
+    def fileno(self) -> int:
+        """The descriptor of the connection."""
+        return self._connection.fileno()
 
     def _watch(self) -> None:
         with suppress(OSError):

@@ -52,10 +52,11 @@ def serve() -> NoReturn:
     """The parent process: preloads, then forks a process for each ticket."""
     entitle()
     log_as_the_worker()
-    preload()
-    refuse_threads()
     reaper = Reaper()
     reaper.end_with(os.getppid())
+    with reaper.deputized():
+        preload()
+    refuse_threads()
     assert isinstance(sys.stdin.buffer, io.BufferedReader)  # noqa: S101 - what Python opens
     fork_for_each(sys.stdin.buffer, reaper)
     reaper.await_all()
