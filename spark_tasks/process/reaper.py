@@ -42,28 +42,28 @@ class Reaper:
         self._ended: dict[int, float] = {}  # those that were forked, have ended, and can still be read; and since when
         self._handles: dict[int, int] = {}  # pidfds, by process
         self._guarded: dict[int, int] = {}  # processes that were forked elsewhere, by pidfds
-        self._master = -1
+        self._worker = -1
         self._name = ""  # of this process before it became a fork server
         self._killing = False
         self._adopts = hasattr(os, "pidfd_open") and _adopt_orphans()
-        self.attend()
+        self.handle_sigchld()
 
-    def attend(self) -> None:
+    def handle_sigchld(self) -> None:
         """Has the system keep processes that have ended, if this one looks after them."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL if self._adopts else signal.SIG_IGN)
 
-    def end_with(self, pid: int) -> None:
-        """Kills all processes when this one ends."""
+    def end_with_worker(self, pid: int) -> None:
+        """Kills all processes when this one, the worker, ends."""
         if self._adopts:
             with suppress(OSError):  # it has ended: so has this process's input
-                self._master = os.pidfd_open(pid)
-                self._poll.register(self._master, select.POLLIN)
+                self._worker = os.pidfd_open(pid)
+                self._poll.register(self._worker, select.POLLIN)
 
     def guard(self, pid: int, start: str) -> None:
-        """Kills this process, too, when the one of `end_with` ends: the parent that has forked it may have been killed.
-        `start`: as start_time_of returns it.
+        """Kills this process, too, when the worker ends: the parent that has forked it may have been killed. `start`:
+        as start_time_of returns it.
         """
-        if self._master < 0 or pid in self._guarded.values() or pid in self._forked:
+        if self._worker < 0 or pid in self._guarded.values() or pid in self._forked:
             return
         with suppress(OSError):  # it has ended, or there are too many open files
             handle = os.pidfd_open(pid)
@@ -76,7 +76,7 @@ class Reaper:
                 os.close(handle)
 
     @contextmanager
-    def leading(self) -> Iterator[None]:
+    def as_fork_server(self) -> Iterator[None]:
         """In this block, this process is a fork server: it has a session of its own and forks executor processes, which
         become process groups. It does not end with its parent's, and if it is killed, its parent lets them go on.
         """
@@ -104,11 +104,11 @@ class Reaper:
         return pid
 
     def _let_go(self) -> None:
-        for handle in (*self._handles.values(), *self._guarded, self._master):
+        for handle in (*self._handles.values(), *self._guarded, self._worker):
             with suppress(OSError):
                 os.close(handle)
         self._forked, self._ended, self._handles, self._guarded = set(), {}, {}, {}
-        self._master, self._killing = -1, False
+        self._worker, self._killing = -1, False
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._restore_name()
         if self._adopts:
@@ -129,10 +129,10 @@ class Reaper:
         if self._ended or self._forked - self._handles.keys():  # something is due, or not watched
             timeout_ms = min(KEPT_S * 1000, KEPT_S * 1000 if timeout_ms is None else timeout_ms)
         ready = self._poll.poll(timeout_ms)
-        if any(file == self._master for file, _ in ready):
+        if any(file == self._worker for file, _ in ready):
             self.kill()
-            self._poll.unregister(self._master)
-        own = {self._master, *self._handles.values(), *self._guarded}
+            self._poll.unregister(self._worker)
+        own = {self._worker, *self._handles.values(), *self._guarded}
         for handle in [file for file, _ in ready if file in self._guarded]:  # these have ended
             self._leave(handle)
         self._look()
@@ -168,14 +168,14 @@ class Reaper:
 
     @contextmanager
     def deputized(self, leash: int = -1) -> Iterator[None]:
-        """In this block, this process may hang: another one kills all processes, and this one, when the process of
-        `end_with` ends. It kills this one when the connection with the descriptor `leash` ends. There is no such
-        process while the system has too many open files or processes.
+        """In this block, this process may hang: another one kills all processes, and this one, when the worker ends. It
+        kills this one when the connection with the descriptor `leash` ends. There is no such process while the system
+        has too many open files or processes.
         """
         with ExitStack() as files:
-            if self._master >= 0:
+            if self._worker >= 0:
                 with suppress(OSError):
-                    deputy = fork_deputy(files, self._master, leash, self._restore_name, self._kill_guarded)
+                    deputy = fork_deputy(files, self._worker, leash, self._restore_name, self._kill_guarded)
                     self._forked.add(deputy)
                     self._watch(deputy)
             yield

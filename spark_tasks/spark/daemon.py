@@ -155,7 +155,7 @@ def look_after_children(daemon: Any, reaper: Reaper) -> None:
     """Makes PySpark's daemon fork and wait as the reaper does."""
 
     def poll() -> Reaper:
-        reaper.attend()  # the daemon has ignored SIGCHLD
+        reaper.handle_sigchld()  # the daemon has ignored SIGCHLD
         return reaper
 
     daemon.os = SimpleNamespace(**{**vars(os), "fork": reaper.fork})

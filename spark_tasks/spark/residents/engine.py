@@ -30,10 +30,10 @@ from spark_tasks.spark.residents.hang_reports import HangReports, Hangs
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.local_launcher import LocalLauncher
 from spark_tasks.spark.residents.monitor import Monitor
-from spark_tasks.spark.residents.on_spark import SparkLauncher
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.process_upkeep import ProcessUpkeep
 from spark_tasks.spark.residents.settings import ExecutorSettings
+from spark_tasks.spark.residents.spark_launcher import SparkLauncher
 from spark_tasks.task import DeferredSplit, Engine, Split
 
 _logger = logging.getLogger(__name__)

@@ -48,11 +48,11 @@ class ForkServerJob(ExecutorJob):
         """Joins the worker, and forks processes. Raises OSError."""
         refuse_threads()
         reaper = Reaper()
-        with reaper.leading():  # a daemon that ends sends SIGHUP to its process group
+        with reaper.as_fork_server():  # a daemon that ends sends SIGHUP to its process group
             # The end of the worker is no reason to be killed, as there are processes to be killed before; but to go on
             # if this process is suspended.
             with joined(ticket, signal.SIGCONT) as (work, leash), work.makefile("rb") as tickets:
-                reaper.end_with(worker_at(work))
+                reaper.end_with_worker(worker_at(work))
                 fork_for_each(tickets, reaper, leash.fileno())
             reaper.await_all()  # they may have a split to end; and Spark may use this process again
 
@@ -172,5 +172,5 @@ def _end(line: Line, unsent: bytes) -> None:
     with suppress(OSError):  # it has ended, or is suspended
         line.work.settimeout(SEND_S)
         line.work.sendall(unsent)
-        line.go()
+        line.ask_to_end()
     line.close_after(SEND_S)

@@ -70,12 +70,12 @@ class Line:
         """Whether an idle process has ended, which closes its connection."""
         return is_readable(self.work)
 
-    def go(self) -> None:
+    def ask_to_end(self) -> None:
         """Asks an idle process to end."""
         with suppress(OSError):
             wire.send(self.work, b"")
 
-    def cut(self) -> None:
+    def shut_down(self) -> None:
         """Wakes a thread that waits for an answer."""
         for sock in (self.work, self.leash):
             with suppress(OSError):

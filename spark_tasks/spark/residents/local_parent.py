@@ -53,7 +53,7 @@ def serve() -> NoReturn:
     entitle()
     log_as_the_worker()
     reaper = Reaper()
-    reaper.end_with(os.getppid())
+    reaper.end_with_worker(os.getppid())
     with reaper.deputized():
         preload()
     refuse_threads()

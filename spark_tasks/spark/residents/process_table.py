@@ -48,7 +48,7 @@ class ProcessTable:
         resident.removed = True
         del self.residents[resident.number]
         if resident.line is not None:
-            resident.line.go()
+            resident.line.ask_to_end()
         resident.inbox.put(None)
 
     def kill(self, residents: Iterable[Resident], why: str = "was killed by the worker") -> None:

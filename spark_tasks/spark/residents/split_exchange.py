@@ -174,7 +174,7 @@ class SplitExchange:
 
     def _settle_overdue(self, resident: Resident) -> Callable[[], None]:
         if resident.line is not None:
-            resident.line.cut()
+            resident.line.shut_down()
         item, resident.item = resident.item, None
         if item is None:
             return lambda: None

@@ -27,7 +27,7 @@ from spark_tasks.process.reaper import Reaper
 
 def fork_server():
     reaper = Reaper()
-    with reaper.leading():
+    with reaper.as_fork_server():
         if not reaper.fork():
             os.setpgid(0, 0)
             tell(os.getppid(), os.getpid(), subprocess.Popen(["sleep", "600"], process_group=0).pid)
@@ -53,7 +53,7 @@ def tell(*pids):
     Path(sys.argv[2]).write_text(" ".join(map(str, map(int, pids))) + "\\n")
 
 reaper = Reaper()
-reaper.end_with(int(sys.argv[3]))
+reaper.end_with_worker(int(sys.argv[3]))
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 if not reaper.fork():
     globals()[sys.argv[1]]()
@@ -157,7 +157,7 @@ import select, sys
 from spark_tasks.process.reaper import Reaper
 
 reaper = Reaper()
-reaper.end_with(int(sys.argv[1]))
+reaper.end_with_worker(int(sys.argv[1]))
 reaper.guard(int(sys.argv[2]), sys.argv[3])
 reaper.register(0, select.POLLIN)
 print("ready", flush=True)
@@ -221,7 +221,7 @@ from spark_tasks.process.reaper import Reaper
 
 reaper = Reaper()
 master = subprocess.Popen(["sleep", "600"])
-reaper.end_with(master.pid)
+reaper.end_with_worker(master.pid)
 master.kill()
 reaper.poll(30_000)
 reaper.guard(int(sys.argv[1]), sys.argv[2])
@@ -245,7 +245,7 @@ while os.dup(0) < 1100:
     pass
 reaper = Reaper()
 master = subprocess.Popen(["sleep", "600"])
-reaper.end_with(master.pid)
+reaper.end_with_worker(master.pid)
 reaper.guard(int(sys.argv[1]), sys.argv[2])
 master.kill()
 sys.exit(not reaper.await_all(30))

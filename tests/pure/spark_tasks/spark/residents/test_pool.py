@@ -102,7 +102,7 @@ def test_a_batch_with_a_lost_split_fails_after_its_other_splits_have_ended(rig: 
     with rig.lock:
         lines = [r.line for r in rig.processes.residents.values() if r.item is not None]
     assert lines[0] is not None
-    lines[0].cut()
+    lines[0].shut_down()
     with pytest.raises(SparkLostError, match=r"^the executor process of a-0 lost its connection"):
         batch.result(20)
     with rig.lock:
@@ -124,7 +124,7 @@ def test_a_split_that_ends_without_an_outcome_costs_what_it_has_used(rig: Rig, u
         else:
             resident.since -= 2.0
         assert resident.line is not None
-        resident.line.cut()
+        resident.line.shut_down()
     with pytest.raises(SparkLostError):
         batch.result(20)
     held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
@@ -153,7 +153,7 @@ def test_a_lost_batch_ends_although_one_of_its_splits_was_not_sent_yet(rig: Rig)
     with rig.lock:
         (line,) = [r.line for r in rig.processes.residents.values() if r.item is not None and r.item.index == 0]
     assert line is not None
-    line.cut()
+    line.shut_down()
     wait_until(lambda: not any(r.item for r in rig.processes.residents.values()))  # the other process was killed
     made.set()
     with pytest.raises(SparkLostError):

@@ -12,7 +12,7 @@ def test_a_dead_idle_process_is_detected_and_replaced(rig: Rig, caplog: pytest.L
     rig.idle(1)
     (resident,) = rig.processes.idle
     assert resident.line is not None
-    resident.line.cut()
+    resident.line.shut_down()
     with rig.lock:
         rig.processes.kill_dead_idle()
         rig.pool.dispatch()

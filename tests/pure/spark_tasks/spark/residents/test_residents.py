@@ -11,8 +11,8 @@ import pytest
 
 from spark_tasks.process.process_state import cpu_use
 from spark_tasks.spark.master import SparkMaster
-from spark_tasks.spark.residents.on_spark import SparkLauncher, room
 from spark_tasks.spark.residents.settings import ExecutorSettings
+from spark_tasks.spark.residents.spark_launcher import SparkLauncher, room
 from tests.rigs.support import wait_until
 
 
