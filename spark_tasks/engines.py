@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from spark_tasks.spark.batch_engine import SparkEngine
 from spark_tasks.spark.residents.engine import ResidentEngine
-from spark_tasks.spark.residents.monitor import Hangs
+from spark_tasks.spark.residents.hang_reports import Hangs
 from spark_tasks.spark.residents.settings import BATCH, ExecutorSettings
 
 AnyEngine = SparkEngine | ResidentEngine

@@ -27,7 +27,8 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
 
     signalled = end_on_signals()
     from spark_tasks.spark.environment import keep_environment
-    from spark_tasks.spark.residents.local import end_parent, fork_parent, serve
+    from spark_tasks.spark.residents.forked_parent import end_parent, fork_parent
+    from spark_tasks.spark.residents.local_parent import serve
 
     keep_environment()
     raise_open_files_limit()

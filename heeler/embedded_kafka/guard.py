@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
+from spark_tasks.process.close_on_fork import close_on_fork
 from spark_tasks.process.private_files import open_private
-from spark_tasks.process.unforked import keep_from_children
 
 # $1: a folder to remove when this process dies, or nothing; the rest is the command. Descriptor 3 is the pipe: a shell
 # gives background jobs no standard input. The watcher ignores the signals of a terminal, which go to all processes.
@@ -70,7 +70,7 @@ class GuardedProcess:
         self._ending = threading.Lock()
         self._reader = select.poll()
         assert self._shell.stdin is not None  # noqa: S101 - it was opened as a pipe
-        keep_from_children(self._shell.stdin)
+        close_on_fork(self._shell.stdin)
         self._reader.register(self._shell.stdin, 0)  # only errors
         for noticing in (self._shell_ends, self._reader_ends):
             threading.Thread(target=noticing, name="guard", daemon=True).start()

@@ -22,9 +22,9 @@ from typing import Any, Final
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.errors import SetupError
 from spark_tasks.host_frames import HostGoneError, message
+from spark_tasks.process.close_on_fork import close_on_fork
 from spark_tasks.process.log_levels import LONGEST_NAME, SLF4J
 from spark_tasks.process.private_files import open_private
-from spark_tasks.process.unforked import keep_from_children
 from storage.ids import ConnectorName, ConnectorTaskId
 
 _START_S: Final = 120.0  # scanning jars without manifests takes long on a busy machine
@@ -97,7 +97,7 @@ class HostProcess:
     def connect(self) -> socket.socket:
         """An authenticated connection. Raises HostGoneError, also if the JVM does not accept it in time."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        keep_from_children(sock)
+        close_on_fork(sock)
         try:
             self._reach(sock, time.monotonic() + CONNECT_S)
             sock.sendall(message(0, {"op": "hello", "secret": self._secret}))

@@ -24,10 +24,10 @@ from spark_tasks.errors import ConnectError, plugin_code
 from spark_tasks.futures import ended
 from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer, has_placeholder
 from spark_tasks.process.bounded_read import TooLongError, read_bounded
+from spark_tasks.process.close_on_fork import close_on_fork
 from spark_tasks.process.descendants import kill_descendants
-from spark_tasks.process.full_memory import end_first
+from spark_tasks.process.oom_score import raise_oom_score
 from spark_tasks.process.reaper import Reaper
-from spark_tasks.process.unforked import keep_from_children
 from storage.daemon_pool import DaemonPool
 
 LONGEST_S: Final = 60.0
@@ -114,8 +114,8 @@ def _run(request: str, errors: int) -> tuple[int, bytes]:
     with subprocess.Popen([sys.executable, "-m", "heeler.worker.trial_process"], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, stderr=errors, start_new_session=True) as process:
         assert process.stdin and process.stdout  # noqa: S101, PT018 - Popen opens pipes
-        keep_from_children(process.stdin)
-        end_first(process.pid)
+        close_on_fork(process.stdin)
+        raise_oom_score(process.pid)
         ending = threading.Thread(target=_end_group_of, args=(process,), name="trial-end", daemon=True)
         giving = threading.Thread(target=_give, args=(process.stdin, request), name="trial-input", daemon=True)
         ending.start()

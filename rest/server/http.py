@@ -28,8 +28,8 @@ from cheroot.workers.threadpool import ThreadPool
 from typing_extensions import override
 
 from rest.server.request import MAX_HEAD_BYTES, StrictRequest
+from spark_tasks.process.close_on_fork import close_on_fork
 from spark_tasks.process.rate_limited_log import RateLimitedLog
-from spark_tasks.process.unforked import keep_from_children
 
 _logger = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ class _Connection(HTTPConnection):
 
     def __init__(self, server: HttpServer, sock: socket.socket, _makefile: Any = None) -> None:
         super().__init__(server, sock, _make_file)
-        keep_from_children(sock)
+        close_on_fork(sock)
         server.open.add(self)
 
     @override

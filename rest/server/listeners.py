@@ -18,7 +18,7 @@ from rest.server.paths import StartResponse, WsgiApp
 from rest.server.settings import RestSettings
 from rest.server.tls import client_context, server_context
 from spark_tasks.errors import ConfigError, PluginExitError, plugin_code
-from spark_tasks.process.unforked import keep_from_children
+from spark_tasks.process.close_on_fork import close_on_fork
 
 _logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class RestServer:
             raise ConfigError(f"REST cannot listen on {_shown(server.bind_addr)}: {error}. Set another address in "
                               "listeners (or admin.listeners), or stop the program that uses this one") from error
         for server in self.servers:
-            keep_from_children(server.socket)
+            close_on_fork(server.socket)
             name = f"rest-{server.bind_addr[1]}"
             thread = threading.Thread(target=server.serve, name=name, daemon=True)
             thread.start()

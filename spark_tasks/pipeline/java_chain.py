@@ -37,7 +37,7 @@ from spark_tasks.pipeline.handover import from_json, to_json
 from spark_tasks.pipeline.sink_pipeline import NONE_KNOWN, Known, SinkPipeline, each_part, taken
 from spark_tasks.pipeline.source_pipeline import RawBatch, SourcePipeline
 from spark_tasks.plugins.chain_cut import Cut, with_converters
-from spark_tasks.process.unforked import keep_from_children
+from spark_tasks.process.close_on_fork import close_on_fork
 
 FRAME_BYTES: Final = 2 << 20  # one record may be larger
 _MAX_CONNECTIONS: Final = 16  # that a process keeps open
@@ -99,7 +99,7 @@ class _Connection:
 
     def __init__(self, folder: str, request: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        keep_from_children(self._socket)
+        close_on_fork(self._socket)
         try:
             secret = (Path(folder) / "secret").read_text()
             self._socket.connect(str(Path(folder) / "socket"))

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from spark_tasks.process.process_state import start_of
+from spark_tasks.process.process_state import start_time_of
 
 _MAX_THREADS = 4096  # of a process: whoever has more is looked at in part
 
 
-def kill_descendants(pid: int) -> bool:
-    """Kills all processes that a process has started, and those that they have started. Returns whether there were any
-    that had not ended. Does nothing on systems other than Linux.
+def kill_descendants(pid: int, spared: int = 0) -> bool:
+    """Kills all processes that a process has started, and those that they have started, but not the one that is
+    spared. Returns whether there were any that had not ended. Does nothing on systems other than Linux.
     """
-    found = _opened(pid)
+    found = _opened(pid, spared)
     for handle in found:
         with suppress(OSError):  # it has ended
             signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -25,12 +25,12 @@ def kill_descendants(pid: int) -> bool:
     return bool(found)
 
 
-def _opened(pid: int) -> list[int]:
+def _opened(pid: int, spared: int = 0) -> list[int]:
     """Pidfds of all descendants: their numbers may be given to other processes as soon as they have ended."""
     found: list[int] = []
     for child in children(pid):
         with suppress(OSError):  # it has just ended, or too many files are open
-            if start_of(child) is not None:
+            if child != spared and start_time_of(child) is not None:
                 found.append(os.pidfd_open(child))
                 found += _opened(child)
     return found
@@ -49,7 +49,7 @@ def has_children(pid: int) -> bool:
     many open files. False on systems other than Linux.
     """
     try:
-        return any(start_of(child) is not None for child in _children(pid))
+        return any(start_time_of(child) is not None for child in _children(pid))
     except OSError:
         return True
 

@@ -55,7 +55,7 @@ def is_suspended(pid: int) -> bool:
         return False
 
 
-def start_of(pid: int) -> str | None:
+def start_time_of(pid: int) -> str | None:
     """When the process was started, as the kernel counts: another process with this number has another start. None if
     it has ended, and on other systems. Raises OSError if that cannot be read now: this process may have too many open
     files.
@@ -86,7 +86,7 @@ def group_and_session(pid: int) -> tuple[int, int]:
     return int(fields[2]), int(fields[3])
 
 
-def name_of(pid: int) -> str:
+def process_name(pid: int) -> str:
     """The name of a process, of at most 15 bytes, which it keeps when it has ended and nobody has waited for it. Empty
     if there is none, and on other systems.
     """
@@ -123,13 +123,13 @@ def exit_code(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(int(fields[_EXIT])) if fields[0] in _ENDED and len(fields) > _EXIT else None
 
 
-def handles(pid: int, number: int) -> bool:
+def handles_signal(pid: int, number: int) -> bool:
     """Whether the process has a handler for this signal, which is not blocked. True on other systems."""
     masks = _signals(pid)
     return not masks or (_has(masks["SigCgt"], number) and not _has(masks["SigBlk"], number))
 
 
-def why_silent(pid: int, number: int) -> str:
+def why_signal_is_ignored(pid: int, number: int) -> str:
     """Why a process does not react to a signal for which heeler has a handler there."""
     name = signal.Signals(number).name
     try:

@@ -15,11 +15,12 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
+from spark_tasks.process.deputy import fork_deputy
 from spark_tasks.process.descendants import children, kill_descendants
-from spark_tasks.process.process_state import group_and_session, name_of, start_of
+from spark_tasks.process.process_state import group_and_session, process_name, start_time_of
 from spark_tasks.process.readable import is_readable
 
 _PR_SET_NAME: Final = 15  # linux/prctl.h
@@ -41,47 +42,47 @@ class Reaper:
         self._ended: dict[int, float] = {}  # those that were forked, have ended, and can still be read; and since when
         self._handles: dict[int, int] = {}  # pidfds, by process
         self._guarded: dict[int, int] = {}  # processes that were forked elsewhere, by pidfds
-        self._master = -1
+        self._worker = -1
         self._name = ""  # of this process before it became a fork server
         self._killing = False
         self._adopts = hasattr(os, "pidfd_open") and _adopt_orphans()
-        self.attend()
+        self.handle_sigchld()
 
-    def attend(self) -> None:
+    def handle_sigchld(self) -> None:
         """Has the system keep processes that have ended, if this one looks after them."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL if self._adopts else signal.SIG_IGN)
 
-    def end_with(self, pid: int) -> None:
-        """Kills all processes when this one ends."""
+    def end_with_worker(self, pid: int) -> None:
+        """Kills all processes when this one, the worker, ends."""
         if self._adopts:
             with suppress(OSError):  # it has ended: so has this process's input
-                self._master = os.pidfd_open(pid)
-                self._poll.register(self._master, select.POLLIN)
+                self._worker = os.pidfd_open(pid)
+                self._poll.register(self._worker, select.POLLIN)
 
     def guard(self, pid: int, start: str) -> None:
-        """Kills this process, too, when the one of `end_with` ends: the parent that has forked it may have been killed.
-        `start`: as start_of returns it.
+        """Kills this process, too, when the worker ends: the parent that has forked it may have been killed. `start`:
+        as start_time_of returns it.
         """
-        if self._master < 0 or pid in self._guarded.values() or pid in self._forked:
+        if self._worker < 0 or pid in self._guarded.values() or pid in self._forked:
             return
         with suppress(OSError):  # it has ended, or there are too many open files
             handle = os.pidfd_open(pid)
-            if start_of(pid) == start:
+            if start_time_of(pid) == start:
                 self._guarded[handle] = pid
                 self._poll.register(handle, select.POLLIN)
                 if self._killing:  # that one has ended before this process was told of this one
-                    _kill_guarded(pid, handle)
+                    _kill_with_descendants(pid, handle)
             else:
                 os.close(handle)
 
     @contextmanager
-    def leading(self) -> Iterator[None]:
+    def as_fork_server(self) -> Iterator[None]:
         """In this block, this process is a fork server: it has a session of its own and forks executor processes, which
         become process groups. It does not end with its parent's, and if it is killed, its parent lets them go on.
         """
         if os.getsid(0) != os.getpid():
             os.setsid()
-        self._name = name_of(os.getpid())
+        self._name = process_name(os.getpid())
         _rename(_FORK_SERVER)
         try:
             yield
@@ -103,14 +104,13 @@ class Reaper:
         return pid
 
     def _let_go(self) -> None:
-        for handle in (*self._handles.values(), *self._guarded, self._master):
+        for handle in (*self._handles.values(), *self._guarded, self._worker):
             with suppress(OSError):
                 os.close(handle)
         self._forked, self._ended, self._handles, self._guarded = set(), {}, {}, {}
-        self._master, self._killing = -1, False
+        self._worker, self._killing = -1, False
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        if self._name:
-            _rename(self._name)
+        self._restore_name()
         if self._adopts:
             _adopt_orphans()
 
@@ -129,10 +129,10 @@ class Reaper:
         if self._ended or self._forked - self._handles.keys():  # something is due, or not watched
             timeout_ms = min(KEPT_S * 1000, KEPT_S * 1000 if timeout_ms is None else timeout_ms)
         ready = self._poll.poll(timeout_ms)
-        if any(file == self._master for file, _ in ready):
+        if any(file == self._worker for file, _ in ready):
             self.kill()
-            self._poll.unregister(self._master)
-        own = {self._master, *self._handles.values(), *self._guarded}
+            self._poll.unregister(self._worker)
+        own = {self._worker, *self._handles.values(), *self._guarded}
         for handle in [file for file, _ in ready if file in self._guarded]:  # these have ended
             self._leave(handle)
         self._look()
@@ -160,8 +160,29 @@ class Reaper:
         for pid in self._running():
             with suppress(PermissionError, ProcessLookupError):  # another user's; or the system has waited for it
                 os.kill(pid, signal.SIGKILL)
+        self._kill_guarded()
+
+    def _kill_guarded(self) -> None:
         for handle, pid in self._guarded.items():
-            _kill_guarded(pid, handle)
+            _kill_with_descendants(pid, handle)
+
+    @contextmanager
+    def deputized(self, leash: int = -1) -> Iterator[None]:
+        """In this block, this process may hang: another one kills all processes, and this one, when the worker ends. It
+        kills this one when the connection with the descriptor `leash` ends. There is no such process while the system
+        has too many open files or processes.
+        """
+        with ExitStack() as files:
+            if self._worker >= 0:
+                with suppress(OSError):
+                    deputy = fork_deputy(files, self._worker, leash, self._restore_name, self._kill_guarded)
+                    self._forked.add(deputy)
+                    self._watch(deputy)
+            yield
+
+    def _restore_name(self) -> None:
+        if self._name:
+            _rename(self._name)
 
     def leave_guarded(self) -> None:
         """Another process guards those."""
@@ -174,7 +195,7 @@ class Reaper:
         os.close(handle)
 
     def _running(self) -> list[int]:
-        return [pid for pid in self._forked if not self._has_ended(pid) and name_of(pid) != _FORK_SERVER]
+        return [pid for pid in self._forked if not self._has_ended(pid) and process_name(pid) != _FORK_SERVER]
 
     def _has_ended(self, pid: int) -> bool:
         try:
@@ -191,7 +212,7 @@ class Reaper:
             self._forked.discard(pid)
             self._ended[pid] = now
             self._forget(pid)
-            if name_of(pid) == _FORK_SERVER and not self._killing:
+            if process_name(pid) == _FORK_SERVER and not self._killing:
                 self._succeed(pid)
         for pid in [pid for pid, at in self._ended.items() if now - at > KEPT_S]:
             _reap(pid)
@@ -240,7 +261,7 @@ def _adopt_orphans() -> bool:
     return _prctl is not None and _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
-def _kill_guarded(pid: int, handle: int) -> None:
+def _kill_with_descendants(pid: int, handle: int) -> None:
     if not is_readable(handle):  # it has not ended
         kill_descendants(pid)
         with suppress(OSError):

@@ -21,9 +21,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from spark_tasks.process.forgotten import forgotten_children
 from spark_tasks.process.pandas_import import defer_pandas
 from spark_tasks.process.reaper import Reaper
+from spark_tasks.process.zombies import zombies
 from spark_tasks.spark.environment import ENVIRONMENT, NEEDED
 from spark_tasks.spark.process_output import log_as_the_worker
 
@@ -38,7 +38,7 @@ PRELOADED = (
     "pyspark.worker",
     "pyspark.sql.datasource",
     "spark_tasks.spark.executor",
-    "spark_tasks.spark.residents.link",
+    "spark_tasks.spark.residents.executor_loop",
     "spark_tasks.spark.residents.set_up",
     "spark_tasks.spark.residents.fork_server",
     "spark_tasks.sources.split",
@@ -122,7 +122,7 @@ def tidy(worker: Callable[..., int]) -> Callable[..., int]:
         except BrokenPipeError:
             return 1
         finally:
-            forgotten_children.reap()
+            zombies.reap()
 
     return run
 
@@ -155,7 +155,7 @@ def look_after_children(daemon: Any, reaper: Reaper) -> None:
     """Makes PySpark's daemon fork and wait as the reaper does."""
 
     def poll() -> Reaper:
-        reaper.attend()  # the daemon has ignored SIGCHLD
+        reaper.handle_sigchld()  # the daemon has ignored SIGCHLD
         return reaper
 
     daemon.os = SimpleNamespace(**{**vars(os), "fork": reaper.fork})

@@ -18,8 +18,8 @@ from typing import Any
 
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
-from spark_tasks.process.full_memory import end_first
-from spark_tasks.process.unforked import keep_from_children
+from spark_tasks.process.close_on_fork import close_on_fork
+from spark_tasks.process.oom_score import raise_oom_score
 from spark_tasks.spark.environment import inherited
 from spark_tasks.spark.master import SparkMaster
 from spark_tasks.spark.process_output import pump
@@ -107,8 +107,8 @@ def launch(
             env=environment, process_group=0,
         )  # fmt: skip
         assert process.stdin is not None  # noqa: S101 - Popen opens a pipe
-        keep_from_children(process.stdin)
-        end_first(process.pid)
+        close_on_fork(process.stdin)
+        raise_oom_score(process.pid)
         pump(process.stdout, "spark-output")
         with _watched(process):
             port, secret = _await_connection(process, connection, stop)
@@ -143,7 +143,7 @@ def _watched(process: subprocess.Popen[bytes]) -> Iterator[None]:
         stdin=subprocess.PIPE, start_new_session=True,
     )
     assert watcher.stdin is not None  # noqa: S101 - Popen opens a pipe
-    keep_from_children(watcher.stdin)
+    close_on_fork(watcher.stdin)
     try:
         yield
     finally:

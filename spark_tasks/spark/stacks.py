@@ -2,7 +2,8 @@
 folder. On a signal, it writes the stacks of its threads to the file, even while plugin code holds the GIL.
 
 The process holds a lock on its file. A file without a lock belongs to a process that has ended, so another process that
-has its number now does not get a signal.
+has its number now does not get a signal. (Resident executor processes have a file as long as they run, and no lock, as
+the worker has a connection to them: residents/stack_file.py.)
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from spark_tasks.process.process_state import handles, why_silent
+from spark_tasks.process.process_state import handles_signal, why_signal_is_ignored
 
 STACK_SIGNAL = signal.SIGUSR2
 STACK_S = 2.0  # timeout for a process to write its stacks
@@ -63,7 +64,8 @@ def describe_stacks(folder: Path, name: str) -> str | None:
             text = _stacks(pid, file)
             if text is not None:
                 stacks.append(f"The stacks of its process {pid}:\n{text}" if text else
-                             f"Its process {pid} has not written its stacks: {why_silent(pid, STACK_SIGNAL)}")
+                              f"Its process {pid} has not written its stacks: "
+                              f"{why_signal_is_ignored(pid, STACK_SIGNAL)}")
     return "\n".join(stacks) or None
 
 
@@ -72,11 +74,19 @@ def _stacks(pid: int, file: IO[str]) -> str | None:
     if not _is_locked(file):
         Path(file.name).unlink(missing_ok=True)  # the process was killed
         return None
+    return request_stacks(pid, file, lambda: _is_locked(file))
+
+
+def request_stacks(pid: int, file: IO[str], runs: Callable[[], bool]) -> str | None:
+    """Has a process write its stacks to this file, and returns them: "" if it does not write them within STACK_S, None
+    if `runs` says that it or its split has ended. `runs` is asked when nothing else can get the process's number any
+    more. Raises OSError.
+    """
     process = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     try:
-        if not _is_locked(file):  # the number may belong to another process now
+        if not runs():  # the number may belong to another process now
             return None
-        if not handles(pid, STACK_SIGNAL):  # it would kill the process
+        if not handles_signal(pid, STACK_SIGNAL):  # it would kill the process
             return ""
         file.seek(0, os.SEEK_END)
         before = file.tell()

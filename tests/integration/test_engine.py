@@ -35,7 +35,7 @@ from spark_tasks.spark.plugin_sessions import SharedSpark
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
-from spark_tasks.spark.residents.local import LocalLauncher
+from spark_tasks.spark.residents.local_launcher import LocalLauncher
 from tests.rigs.engines import MAX_PROCESSES, SETTINGS, START_S, errors
 from tests.rigs.splits import (
     Answer,

@@ -22,10 +22,11 @@ from spark_tasks.spark.environment import OPTIONAL, needed, python_path
 from spark_tasks.spark.gateway import SparkStartError
 from spark_tasks.spark.lifecycle import EngineState
 from spark_tasks.spark.residents import engine as residents
-from spark_tasks.spark.residents import local, wire
+from spark_tasks.spark.residents import local_launcher, wire
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
-from spark_tasks.spark.residents.local import TITLE, LocalLauncher
+from spark_tasks.spark.residents.local_launcher import LocalLauncher
+from spark_tasks.spark.residents.local_parent import TITLE
 from tests.rigs.engines import SETTINGS, START_S, errors
 from tests.rigs.splits import Answer, Describe, EndGroup, Hang, IsImported
 from tests.rigs.support import wait_until
@@ -51,7 +52,7 @@ def test_a_plugin_that_signals_its_process_group_ends_only_its_own_process(monke
     assert launcher.failure(1) is None, "the parent lives"
     process = psutil.Process(other.pid)
     parent = process.parent()
-    monkeypatch.setattr(local, "JOIN_S", 0.0)
+    monkeypatch.setattr(local_launcher, "JOIN_S", 0.0)
     launcher.close()
     wire.send(other.work, pickle.dumps(Answer(2, seconds=0.3)))
     assert pickle.loads(wire.receive(other.work))[0].value == 2
@@ -102,7 +103,8 @@ FORKS = """
 import json, os, signal, sys, psutil
 from spark_tasks.spark.environment import keep_environment
 from spark_tasks.spark.residents.engine import ResidentEngine
-from spark_tasks.spark.residents.local import end_parent, fork_parent, serve
+from spark_tasks.spark.residents.forked_parent import end_parent, fork_parent
+from spark_tasks.spark.residents.local_parent import serve
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from tests.rigs.splits import Say, Surroundings
 

@@ -33,7 +33,8 @@ from pathlib import Path
 import psutil
 from spark_tasks.spark.environment import keep_environment
 from spark_tasks.spark.residents.engine import ResidentEngine
-from spark_tasks.spark.residents.local import fork_parent, serve
+from spark_tasks.spark.residents.forked_parent import fork_parent
+from spark_tasks.spark.residents.local_parent import serve
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from tests.rigs.splits import Describe, LeaveProcesses
 from tests.rigs.support import wait_until

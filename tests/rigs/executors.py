@@ -15,9 +15,12 @@ from typing import Any
 from spark_tasks.spark.executor import pickled_outcomes, run_split
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
-from spark_tasks.spark.residents.link import dial
+from spark_tasks.spark.residents.connections import dial
+from spark_tasks.spark.residents.hang_reports import HangReports, Hangs
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
+from spark_tasks.spark.residents.monitor import Monitor
 from spark_tasks.spark.residents.pool import Pool
+from spark_tasks.spark.residents.process_upkeep import ProcessUpkeep
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
 from tests.rigs.support import wait_until
@@ -177,7 +180,11 @@ class Kept(Threads):
             work.shutdown(socket.SHUT_RDWR)
 
 
-SERVE = "import pickle, sys, spark_tasks.spark.residents.link as l; l.serve(pickle.load(sys.stdin.buffer))"
+SERVE = """
+import pickle, sys
+from spark_tasks.spark.residents.executor_loop import serve
+serve(pickle.load(sys.stdin.buffer))
+"""
 
 
 class Processes(Threads):
@@ -208,10 +215,17 @@ class Rig:
         self.processes = self.pool.processes
 
     def _joined(self, number: int, line: Line) -> None:
-        self.processes.joined(number, line)
+        self.pool.manager.joined(number, line)
 
     def _died(self) -> None:
         self.died += 1
+
+    def reports(self, slow_s: float = 0.0, hangs: Hangs = lambda _task, _text: None) -> HangReports:
+        return HangReports(self.pool, slow_s, self.lock, self.listener.folder, hangs)
+
+    def monitor(self, settings: ExecutorSettings, hangs: Hangs = lambda _task, _text: None) -> Monitor:
+        upkeep = ProcessUpkeep(self.processes, settings.spare, settings.idle_s)
+        return Monitor(self.pool, upkeep, self.reports(settings.slow_s, hangs), self.lock, lambda: None)
 
     def submit(self, task: str, *splits: Any) -> Future[list[Any]]:
         batch = SplitBatch(task, len(splits), outcomes=[None] * len(splits))

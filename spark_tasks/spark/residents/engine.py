@@ -27,13 +27,15 @@ from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.batches import SplitBatch, Waiting, prepared
 from spark_tasks.spark.residents.fairness import subject_of
 from spark_tasks.spark.residents.fork_server import ForkServer
+from spark_tasks.spark.residents.hang_reports import HangReports, Hangs
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
-from spark_tasks.spark.residents.local import LocalLauncher
-from spark_tasks.spark.residents.monitor import Hangs, Monitor
-from spark_tasks.spark.residents.on_spark import SparkLauncher
+from spark_tasks.spark.residents.local_launcher import LocalLauncher
+from spark_tasks.spark.residents.monitor import Monitor
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.process import Resident
+from spark_tasks.spark.residents.process_upkeep import ProcessUpkeep
 from spark_tasks.spark.residents.settings import ExecutorSettings
+from spark_tasks.spark.residents.spark_launcher import SparkLauncher
 from spark_tasks.task import Engine, Split
 
 _logger = logging.getLogger(__name__)
@@ -75,6 +77,7 @@ class ResidentEngine(Engine):
         self._launcher: SparkLauncher | None = None  # of the newest Spark
         self._fork_server: ForkServer | None = None
         self._monitor: Monitor | None = None
+        self._reports: HangReports | None = None
         self._checking = BackgroundCall("engine-check", self._check)
         self._early: list[tuple[SplitBatch, list[Waiting]]] = []  # submitted before the start
         self._submitted = 0
@@ -103,7 +106,10 @@ class ResidentEngine(Engine):
                 return
             listener = self._listener = self._open()
             pool = self._pool = Pool(self._settings, listener, self._lock, self._suspect, self._stacks_of)
-            self._monitor = Monitor(pool, self._settings, self._lock, listener.folder, self._beat, self._hangs)
+            reports = self._reports = HangReports(
+                pool, self._settings.slow_s, self._lock, listener.folder, self._hangs)
+            upkeep = ProcessUpkeep(pool.processes, self._settings.spare, self._settings.idle_s)
+            self._monitor = Monitor(pool, upkeep, reports, self._lock, self._beat)
             self._bridge(pool)
             early, self._early = self._early, []
             for batch, waiting in early:
@@ -121,7 +127,7 @@ class ResidentEngine(Engine):
                     others = [one.line for one in pool.processes.residents.values() if one.line is not None]
                 server.guard(others)
                 return
-            pool.processes.joined(number, line)
+            pool.manager.joined(number, line)
             if server is not None:
                 server.guard([line])
 
@@ -150,7 +156,7 @@ class ResidentEngine(Engine):
         if not launcher.has_other_slots or self._pool is None or self._listener is None:
             return None
         return ForkServer(
-            launcher.launch_fork_server, spark.process_lives, self._listener, self._pool.processes.next_number,
+            launcher.launch_fork_server, spark.process_lives, self._listener, self._pool.manager.next_number,
             self._settings.max_processes,
         )
 
@@ -172,7 +178,7 @@ class ResidentEngine(Engine):
             self._refusal()
         if self._fork_server is not None and self._pool is not None:
             with self._lock:
-                settled = self._pool.processes.launchers.settled
+                settled = self._pool.launchers.settled
             if settled:  # it must not delay the first process
                 self._fork_server.keep()
         if (spark := self._life.spark) is not None:
@@ -210,8 +216,8 @@ class ResidentEngine(Engine):
         with self._lock:
             owned = self._pool.processes.owned if self._pool is not None else 0
         if owned >= self._settings.max_processes // OWN_SHARE:
-            _logger.info("The reader of %s runs on the worker, because half of the executor processes "
-                         "(heeler.executors.max) already belong to other readers", task,
+            _logger.info("What %s does between batches runs on the worker, because half of the executor processes "
+                         "(heeler.executors.max) already belong to other tasks", task,
                          extra={"heeler_about": subject_of(task)})
             return None
         return self._submit(task, [None])
@@ -303,14 +309,14 @@ class ResidentEngine(Engine):
 
     @override
     def where(self, batch: Future[list[Any]]) -> str | None:
-        return self._monitor.where(batch) if self._monitor is not None else None
+        return self._reports.where(batch) if self._reports is not None else None
 
     def _stacks_of(self, resident: Resident) -> str:
-        return self._monitor.stacks_of(resident) if self._monitor is not None else ""
+        return self._reports.stacks_of(resident) if self._reports is not None else ""
 
     def degraded(self) -> Sequence[str]:
         """Descriptions of the tasks that hang, or that have been waiting for long."""
-        return self._monitor.degraded() if self._monitor is not None else ()
+        return self._reports.degraded() if self._reports is not None else ()
 
     def figures(self) -> EngineFigures:
         """For the worker's metrics."""

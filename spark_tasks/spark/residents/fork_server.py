@@ -12,110 +12,32 @@ which would do that, may have been killed.
 from __future__ import annotations
 
 import logging
-import os
-import pickle
-import select
 import signal
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext, suppress
-from io import BufferedReader
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from typing_extensions import override
 
-from spark_tasks.process.process_state import start_of
+from spark_tasks.process.process_state import start_time_of
 from spark_tasks.process.reaper import Reaper
-from spark_tasks.spark.daemon import import_all, refuse_threads
-from spark_tasks.spark.environment import needed
+from spark_tasks.spark.daemon import refuse_threads
 from spark_tasks.spark.residents.background_call import BackgroundCall
-from spark_tasks.spark.residents.link import ExecutorJob, Leash, joined, serve, worker_at
+from spark_tasks.spark.residents.connections import joined, worker_at
+from spark_tasks.spark.residents.executor_job import ExecutorJob
+from spark_tasks.spark.residents.fork_requests import fork_for_each, fork_request, guard_request
 from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.process import Expects, Launcher
-from spark_tasks.spark.residents.wire import HEAD, Ticket
+from spark_tasks.spark.residents.wire import Ticket
 
 _logger = logging.getLogger(__name__)
 
 PROCESS_S = 10.0  # how long a process that it forks may take to join
 START_S = 60.0  # how long the server itself may take before another one is started
 RETRY_S = 5.0
-_CHUNK = 1 << 16
 SEND_S = 1.0  # how long a server that is told to end may take, after which its leash ends
-
-
-class _Guarded(NamedTuple):
-    """The message that another process has to end with the worker."""
-
-    pid: int
-    start: str
-
-
-def framed(ticket: Ticket) -> bytes:
-    """The message that asks for a process. It has the names of the modules that the worker's connectors need."""
-    return _framed((ticket, needed()))
-
-
-def _framed(message: object) -> bytes:
-    data = pickle.dumps(message)
-    return HEAD.pack(len(data)) + data
-
-
-def fork_for_each(tickets: BufferedReader, reaper: Reaper, leash: Leash | None = None) -> None:
-    """Forks a process for each ticket until it is told to end, or until the end of the input. While it imports what a
-    process needs, the end of the leash, if there is one, kills it.
-    """
-    reaper.register(tickets.fileno(), select.POLLIN)
-    for data in _frames(tickets, reaper):
-        if not data:
-            reaper.leave_guarded()
-            break
-        message = pickle.loads(data)
-        if isinstance(message, _Guarded):
-            reaper.guard(*message)
-            continue
-        ticket, names = message
-        with leash.deadly() if leash is not None else nullcontext(True) as held:  # an import may hang
-            if held:
-                import_all(filter(None, names.split(",")))  # here, and not in each process
-        if reaper.fork() == 0:
-            _serve(ticket)
-    reaper.unregister(tickets.fileno())
-
-
-def _frames(tickets: BufferedReader, reaper: Reaper) -> Iterator[bytes]:
-    """The payloads of frames until the end of the input."""
-    data = b""
-    while True:
-        while len(data) >= HEAD.size:
-            end = HEAD.size + HEAD.unpack_from(data)[0]
-            if len(data) < end:
-                break
-            frame, data = data[HEAD.size:end], data[end:]
-            yield frame
-        while not reaper.poll():
-            pass
-        more = tickets.read1(_CHUNK)  # never waits for more than there is
-        if not more:
-            return
-        data += more
-
-
-def _serve(ticket: Ticket) -> None:
-    code = 1
-    try:
-        os.setpgid(0, 0)  # a plugin that signals its process group, as with os.kill(0, SIGTERM), must not end others
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
-        os.close(nothing)
-        with suppress(OSError):  # the worker has ended or no longer needs this process
-            serve(ticket)
-        code = 0
-    except Exception:
-        _logger.exception("An executor process failed")
-    finally:
-        os._exit(code)
 
 
 class ForkServerJob(ExecutorJob):
@@ -126,12 +48,12 @@ class ForkServerJob(ExecutorJob):
         """Joins the worker, and forks processes. Raises OSError."""
         refuse_threads()
         reaper = Reaper()
-        with reaper.leading():  # a daemon that ends sends SIGHUP to its process group
-            # The end of the worker is no reason to be killed, as there are processes to be killed before, unless an
-            # import hangs; but to go on if this process is suspended.
+        with reaper.as_fork_server():  # a daemon that ends sends SIGHUP to its process group
+            # The end of the worker is no reason to be killed, as there are processes to be killed before; but to go on
+            # if this process is suspended.
             with joined(ticket, signal.SIGCONT) as (work, leash), work.makefile("rb") as tickets:
-                reaper.end_with(worker_at(work))
-                fork_for_each(tickets, reaper, leash)
+                reaper.end_with_worker(worker_at(work))
+                fork_for_each(tickets, reaper, leash.fileno())
             reaper.await_all()  # they may have a split to end; and Spark may use this process again
 
 
@@ -207,8 +129,8 @@ class ForkServer(Launcher):
     def guard(self, lines: Iterable[Line]) -> None:
         """Has the server kill these processes when the worker ends. The next server has to be told again."""
         with suppress(OSError):  # they have ended; or too many files are open, or the server has ended
-            found = [_framed(_Guarded(pid, start)) for pid in (line.pid for line in lines)
-                     if pid and (start := start_of(pid)) is not None]
+            found = [guard_request(pid, start) for pid in (line.pid for line in lines)
+                     if pid and (start := start_time_of(pid)) is not None]
             with self._lock:
                 self._send(b"".join(found))
 
@@ -226,7 +148,7 @@ class ForkServer(Launcher):
         with self._lock:
             if self._line is None:
                 raise RuntimeError("there is no fork server")
-            self._send(framed(ticket))
+            self._send(fork_request(ticket))
             self._launched = {n: at for n, at in self._launched.items() if time.monotonic() - at < 2 * PROCESS_S}
             self._launched[ticket.number] = time.monotonic()
 
@@ -250,5 +172,5 @@ def _end(line: Line, unsent: bytes) -> None:
     with suppress(OSError):  # it has ended, or is suspended
         line.work.settimeout(SEND_S)
         line.work.sendall(unsent)
-        line.go()
+        line.ask_to_end()
     line.close_after(SEND_S)

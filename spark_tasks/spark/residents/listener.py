@@ -16,7 +16,6 @@ import signal
 import socket
 import ssl
 import struct
-import sys
 import tempfile
 import threading
 import time
@@ -26,10 +25,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_tasks.process.close_on_fork import close_on_fork
 from spark_tasks.process.descendants import kill_descendants
+from spark_tasks.process.peer_credentials import peer_credentials
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.process.readable import is_readable
-from spark_tasks.process.unforked import keep_from_children
 from spark_tasks.spark.executor import MAX_RESULT_BYTES
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.wire import Ticket
@@ -70,12 +70,12 @@ class Line:
         """Whether an idle process has ended, which closes its connection."""
         return is_readable(self.work)
 
-    def go(self) -> None:
+    def ask_to_end(self) -> None:
         """Asks an idle process to end."""
         with suppress(OSError):
             wire.send(self.work, b"")
 
-    def cut(self) -> None:
+    def shut_down(self) -> None:
         """Wakes a thread that waits for an answer."""
         for sock in (self.work, self.leash):
             with suppress(OSError):
@@ -255,7 +255,7 @@ class ExecutorListener:
         sock.settimeout(None)
         assert expected.leash is not None  # noqa: S101 - checked above
         for one in (sock, expected.leash):
-            keep_from_children(one)
+            close_on_fork(one)
         pid = peer_pid(sock) if self._path else 0 if self._remote else hello.pid
         self._joined(hello.number, Line(sock, expected.leash, pid, handle_of(pid) if pid else -1))
 
@@ -265,12 +265,10 @@ def peer_pid(sock: socket.socket) -> int:
 
     Raises ConnectionError if it is a process of another user.
     """
-    if sys.platform != "linux":
-        return 0
-    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    if uid not in (os.getuid(), 0):
-        raise ConnectionError(f"a process of user {uid}")
-    return int(pid)
+    peer = peer_credentials(sock)
+    if peer is not None and peer.uid not in (os.getuid(), 0):
+        raise ConnectionError(f"a process of user {peer.uid}")
+    return 0 if peer is None else peer.pid
 
 
 def handle_of(pid: int) -> int:

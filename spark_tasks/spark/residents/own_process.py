@@ -14,8 +14,10 @@ from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.spark.executor import value_of
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import outcome_of
-from spark_tasks.spark.residents.endings import ending
+from spark_tasks.spark.residents.exit_description import describe_end
 from spark_tasks.spark.residents.process import Resident
+from spark_tasks.spark.residents.process_table import ProcessTable
+from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.task import OwnProcess, Split
 
 T = TypeVar("T")
@@ -23,21 +25,20 @@ ENDING_S = 0.2  # how long the process may take to end after its connections hav
 
 
 class ResidentOwnProcess(OwnProcess):
-    """`let_go` takes it from the processes of the worker, and kills it if the second argument is true; `where` returns
-    its stacks.
-    """
+    """`lock` protects `processes`; `where` returns the stacks of a process."""
 
     def __init__(
-        self, resident: Resident, task: str, connector: str, max_answer_bytes: int,
-        let_go: Callable[[Resident, bool], None], where: Callable[[Resident], str],
+        self, resident: Resident, processes: ProcessTable, lock: threading.Condition, where: Callable[[Resident], str],
+        task: str, connector: str, settings: ExecutorSettings,
     ) -> None:
         self._resident = resident
+        self._processes = processes
+        self._lock = lock
+        self._where = where
         self._task = task
         self._connector = connector
-        self._max_answer_bytes = max_answer_bytes
-        self._let_go = let_go
-        self._where = where
-        self._one_at_a_time = threading.Lock()
+        self._max_answer_bytes = settings.max_answer_bytes
+        resident.owned = True
 
     @property
     @override
@@ -48,9 +49,7 @@ class ResidentOwnProcess(OwnProcess):
     def run(self, split: Split[T]) -> T:
         with plugin_code():
             payload = pickle.dumps(split, pickle.HIGHEST_PROTOCOL)
-        with self._one_at_a_time:
-            answer = self._exchange(payload)
-        value: T = value_of(outcome_of(answer, self._task))
+        value: T = value_of(outcome_of(self._exchange(payload), self._task))
         return value
 
     def _exchange(self, payload: bytes) -> bytes | bytearray | memoryview:
@@ -61,13 +60,13 @@ class ResidentOwnProcess(OwnProcess):
             wire.send(line.work, resident.frame_of(payload, self._connector))
             answer = wire.receive(line.work, self._max_answer_bytes)
         except Exception as error:
-            how = resident.killed or ending(line.pid, ENDING_S, error)
-            self._let_go(resident, True)
+            how = resident.killed or describe_end(line.pid, ENDING_S, error)
+            self.kill()
             raise ExecutorEndedError(f"the process of {self._task} {how}") from error
         resident.connector = self._connector
         _, result = wire.parted(answer)
         if not result:
-            self._let_go(resident, True)
+            self.kill()
             raise ExecutorEndedError(f"the process of {self._task} has to be replaced, as another connector has left "
                                      "something there")
         return result
@@ -78,8 +77,10 @@ class ResidentOwnProcess(OwnProcess):
 
     @override
     def kill(self) -> None:
-        self._let_go(self._resident, True)
+        with self._lock:
+            self._processes.give_up(self._resident, kill=True)
 
     @override
     def close(self) -> None:
-        self._let_go(self._resident, False)
+        with self._lock:
+            self._processes.give_up(self._resident, kill=False)

@@ -20,15 +20,18 @@ from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents.batches import Item, SplitBatch, Waiting
 from spark_tasks.spark.residents.binding import KEEP_S, Choice
 from spark_tasks.spark.residents.fairness import FairQueue, Room, Use
+from spark_tasks.spark.residents.launchers import Launchers
 from spark_tasks.spark.residents.own_process import ResidentOwnProcess
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident
 from spark_tasks.spark.residents.process_manager import ProcessManager
+from spark_tasks.spark.residents.process_table import ProcessTable
 from spark_tasks.spark.residents.settings import ExecutorSettings
+from spark_tasks.spark.residents.split_exchange import SplitExchange
 
 
 class Pool:
-    """The queue of splits and their processes. `submit` and `cancel` are thread-safe. `died`: see ProcessManager;
-    `where` returns the stacks of a process.
+    """The queue of splits and their processes. `submit` and `cancel` are thread-safe. `died` is called when a
+    process has ended unexpectedly, or has not started; `where` returns the stacks of a process.
     """
 
     def __init__(
@@ -40,9 +43,14 @@ class Pool:
         self._settings = settings
         self._lock = lock
         self._where = where
-        self.processes = ProcessManager(
-            listener, lock, max_processes=settings.max_processes, max_result_bytes=settings.max_result_bytes,
+        self.processes = ProcessTable(listener, died)
+        self.launchers = Launchers(self.processes.residents, settings.max_processes)
+        self.exchange = SplitExchange(
+            self.processes, self.launchers, listener, lock, settings.max_answer_bytes,
             ended=self._ended, returned=self._returned, changed=self.dispatch, died=died,
+        )
+        self.manager = ProcessManager(
+            self.processes, self.launchers, listener, lock, serve=self.exchange.serve, died=died,
             given_up=lambda error: self.fail(error, waiting_only=True),
         )
 
@@ -63,7 +71,7 @@ class Pool:
     def use(self, launcher: Launcher | None, stand_in: Launcher | None = None) -> None:
         """Starts further processes with this launcher. See ProcessManager.use."""
         with self._lock:
-            self.processes.use(launcher, stand_in)
+            self.manager.use(launcher, stand_in)
             self.limit()
             self.dispatch()
 
@@ -71,7 +79,7 @@ class Pool:
         """Limits connectors and tasks by the number of processes that there may be now. It changes with the launcher,
         and in a cluster with its size. The caller holds the lock.
         """
-        self.queue.limits = self._settings.limits(self.processes.launchers.most)
+        self.queue.limits = self._settings.limits(self.launchers.most)
 
     def cancel(self, future: Future[list[Any]]) -> None:
         """Gives up a batch: the processes of running splits are killed, waiting splits are dropped."""
@@ -134,9 +142,9 @@ class Pool:
         """
         if len(self.queue):
             self._give_out()
-        if not len(self.queue) and self.processes.has_spare(self._settings.spare):
+        if not len(self.queue) and self.manager.has_spare(self._settings.spare):
             return
-        self.processes.grow(self.queue.takeable(self.room) + self._settings.spare)
+        self.manager.grow(self.queue.takeable(self.room) + self._settings.spare)
 
     @property
     def room(self) -> Room:
@@ -146,7 +154,7 @@ class Pool:
     def _give_out(self) -> None:
         """Gives waiting splits to idle processes, and has bound ones end if others need their room."""
         processes, choice = self.processes, self._choice()
-        processes.make_room(choice, self.queue.in_turn(self.room))
+        self.manager.make_room(choice, self.queue.in_turn(self.room))
         while (len(self.queue) and processes.idle
                and (taken := self.queue.take(self.room, choice.may_run())) is not None):
             task, item = taken.task, taken.item
@@ -159,15 +167,15 @@ class Pool:
                 continue
             batch.begun = True
             if item.split is None:
-                self._keep(item)
+                self._give_process(item)
             else:
-                processes.give(item)
+                self.exchange.give(item)
 
-    def _keep(self, item: Item) -> None:
+    def _give_process(self, item: Item) -> None:
         batch = item.batch
-        resident = self.processes.keep(item)
+        resident = self.processes.take(item.connector)
         process = ResidentOwnProcess(
-            resident, batch.task, item.connector, self.processes.max_answer_bytes, self.processes.let_go, self._where)
+            resident, self.processes, self._lock, self._where, batch.task, item.connector, self._settings)
         self.queue.ended(batch.task)
         self.batches.pop(batch.future, None)
         complete(batch.future, [process])
@@ -176,7 +184,7 @@ class Pool:
         processes, since = self.processes, time.monotonic() - KEEP_S
         residents = processes.residents.values()
         soon = any(r.item is not None and not r.bound_at and r.since > since for r in residents)
-        kept_back = self._settings.spare if processes.launchers.full else 0
+        kept_back = self._settings.spare if self.launchers.full else 0
         return Choice(processes.idle, len(processes.starting), {r.connector for r in residents if r.bound_at},
                       soon=soon, kept_back=kept_back)
 
@@ -214,4 +222,4 @@ class Pool:
     def close(self, error: Exception, timeout_s: float) -> None:
         """Fails all batches, and ends the processes."""
         self.fail(error)
-        self.processes.close(timeout_s)
+        self.manager.close(timeout_s)

@@ -32,7 +32,7 @@ _TUNING: Final = (b"BLIS_NUM_THREADS", b"KMP_", b"MKL_DYNAMIC", b"MKL_NUM_THREAD
                   b"NUMEXPR_", b"OMP_", b"OPENBLAS_", b"TF2_BEHAVIOR", b"TF_CPP_", b"TOKENIZERS_PARALLELISM",
                   b"TPU_ML_PLATFORM", b"VECLIB_MAXIMUM_THREADS", b"COLUMNS", b"LINES")
 _SAME_LOCALES: Final = ("C", "POSIX", "C.UTF-8", "C.utf8")
-_NOT_HANDLED: Final = (_signal.SIGKILL, _signal.SIGSTOP, _signal.SIGUSR2)  # link.py restores the last one
+_NOT_HANDLED: Final = (_signal.SIGKILL, _signal.SIGSTOP, _signal.SIGUSR2)  # stack_file.py restores the last one
 _SIGNALS: Final = tuple(number for number in range(1, 32) if number not in _NOT_HANDLED)
 _LIMITS: Final = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE,
                   resource.RLIMIT_NOFILE)

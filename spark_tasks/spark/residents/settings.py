@@ -41,6 +41,11 @@ class ExecutorSettings:
     mode: str = RESIDENT
     max_result_bytes: int = MAX_RESULT_BYTES
 
+    @property
+    def max_answer_bytes(self) -> int:
+        """The maximum size of what a process answers: it reports larger results as errors."""
+        return self.max_result_bytes + (4 << 20)
+
     def limits(self, processes: int) -> Limits:
         """The limits of the queue if there may be so many processes."""
         most = self.max_per_connector(processes)

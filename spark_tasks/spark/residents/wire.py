@@ -4,7 +4,7 @@ A frame is 8 bytes of length and the payload: a pickled split to the process, a 
 frame of length 0 asks the process to end. Before the split of another connector than the previous one's, the payload
 has a byte (OTHER); the process answers with a frame of length 0 if it must be replaced before it may run that split.
 What plugins have set up in the process (set_up.py) is said before the result; if nothing follows, it was the previous
-connector, and the split has not run. Each process has two connections: for work, and the leash (link.py).
+connector, and the split has not run. Each process has two connections: for work, and the leash (leash.py).
 """
 
 from __future__ import annotations

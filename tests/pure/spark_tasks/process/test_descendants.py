@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from spark_tasks.process.descendants import has_children, kill_descendants
-from spark_tasks.process.process_state import start_of
+from spark_tasks.process.process_state import start_time_of
 from tests.rigs.open_files import without_files
 from tests.rigs.support import wait_until
 
@@ -32,7 +32,7 @@ def test_children_of_children_are_killed_and_nothing_else(tmp_path: Path) -> Non
             child, grandchild = wait_until(lambda: ids.exists() and len(ids.read_text().split()) == 2 and [
                 int(pid) for pid in ids.read_text().split()])
             assert kill_descendants(plugin.pid)
-            wait_until(lambda: start_of(child) is None and start_of(grandchild) is None)
+            wait_until(lambda: start_time_of(child) is None and start_time_of(grandchild) is None)
             assert plugin.poll() is None
             assert other.poll() is None
             assert not kill_descendants(plugin.pid)

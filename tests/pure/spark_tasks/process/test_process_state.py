@@ -13,12 +13,12 @@ import pytest
 from spark_tasks.process.process_state import (
     cpu_use,
     exit_code,
-    handles,
+    handles_signal,
     has_ended,
     is_suspended,
     ready_s,
-    start_of,
-    why_silent,
+    start_time_of,
+    why_signal_is_ignored,
 )
 from tests.rigs.open_files import without_files
 from tests.rigs.support import wait_until
@@ -93,22 +93,22 @@ def test_it_is_told_why_a_process_does_not_react_to_a_signal(prepare: str, why: 
         assert process.stdout is not None
         process.stdout.readline()
         try:
-            assert handles(process.pid, signal.SIGUSR2) == ("print)" in prepare)
-            assert why in why_silent(process.pid, signal.SIGUSR2)
+            assert handles_signal(process.pid, signal.SIGUSR2) == ("print)" in prepare)
+            assert why in why_signal_is_ignored(process.pid, signal.SIGUSR2)
             process.send_signal(signal.SIGSTOP)
             wait_until(lambda: is_suspended(process.pid))
-            assert why_silent(process.pid, signal.SIGUSR2) == "it is suspended (SIGSTOP)"
+            assert why_signal_is_ignored(process.pid, signal.SIGUSR2) == "it is suspended (SIGSTOP)"
         finally:
             process.kill()
-    assert why_silent(process.pid, signal.SIGUSR2) == "it has ended"
+    assert why_signal_is_ignored(process.pid, signal.SIGUSR2) == "it has ended"
 
 
 def test_no_process_has_ended_because_this_one_can_open_no_files() -> None:
     with without_files():
         assert not has_ended(os.getpid(), 0.0)
         with pytest.raises(OSError, match="Too many open files"):
-            start_of(os.getpid())
-    assert start_of(os.getpid())
+            start_time_of(os.getpid())
+    assert start_time_of(os.getpid())
 
 
 def test_a_suspended_process_is_distinguished() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark_tasks.process.process_state import start_of
+from spark_tasks.process.process_state import start_time_of
 from tests.rigs.support import wait_until
 from tests.rigs.workers import wait_gone
 
@@ -27,7 +27,7 @@ from spark_tasks.process.reaper import Reaper
 
 def fork_server():
     reaper = Reaper()
-    with reaper.leading():
+    with reaper.as_fork_server():
         if not reaper.fork():
             os.setpgid(0, 0)
             tell(os.getppid(), os.getpid(), subprocess.Popen(["sleep", "600"], process_group=0).pid)
@@ -53,7 +53,7 @@ def tell(*pids):
     Path(sys.argv[2]).write_text(" ".join(map(str, map(int, pids))) + "\\n")
 
 reaper = Reaper()
-reaper.end_with(int(sys.argv[3]))
+reaper.end_with_worker(int(sys.argv[3]))
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 if not reaper.fork():
     globals()[sys.argv[1]]()
@@ -157,7 +157,7 @@ import select, sys
 from spark_tasks.process.reaper import Reaper
 
 reaper = Reaper()
-reaper.end_with(int(sys.argv[1]))
+reaper.end_with_worker(int(sys.argv[1]))
 reaper.guard(int(sys.argv[2]), sys.argv[3])
 reaper.register(0, select.POLLIN)
 print("ready", flush=True)
@@ -185,7 +185,7 @@ def guarded_with_a_child() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Pro
 def test_a_process_that_another_parent_has_forked_ends_when_the_master_does(known: bool) -> None:
     """With what it has started; but not a later one with the same number."""
     with subprocess.Popen(["sleep", "600"]) as master, guarded_with_a_child() as (guarded, child):
-        start = start_of(guarded.pid) if known else "1"
+        start = start_time_of(guarded.pid) if known else "1"
         with subprocess.Popen([sys.executable, "-c", GUARD, str(master.pid), str(guarded.pid), str(start)],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE) as guard:
             assert guard.stdin is not None
@@ -207,7 +207,7 @@ def test_a_process_that_another_parent_has_forked_ends_when_the_master_does(know
 def check_killed_by(program: str) -> None:
     """The program kills the process whose number and start it is given, with the child, and ends without an error."""
     with guarded_with_a_child() as (guarded, child):
-        done = subprocess.run([sys.executable, "-c", program, str(guarded.pid), str(start_of(guarded.pid))],
+        done = subprocess.run([sys.executable, "-c", program, str(guarded.pid), str(start_time_of(guarded.pid))],
                               capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
         assert guarded.wait(30) == -signal.SIGKILL
@@ -221,7 +221,7 @@ from spark_tasks.process.reaper import Reaper
 
 reaper = Reaper()
 master = subprocess.Popen(["sleep", "600"])
-reaper.end_with(master.pid)
+reaper.end_with_worker(master.pid)
 master.kill()
 reaper.poll(30_000)
 reaper.guard(int(sys.argv[1]), sys.argv[2])
@@ -245,7 +245,7 @@ while os.dup(0) < 1100:
     pass
 reaper = Reaper()
 master = subprocess.Popen(["sleep", "600"])
-reaper.end_with(master.pid)
+reaper.end_with_worker(master.pid)
 reaper.guard(int(sys.argv[1]), sys.argv[2])
 master.kill()
 sys.exit(not reaper.await_all(30))

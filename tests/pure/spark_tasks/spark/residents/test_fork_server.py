@@ -27,7 +27,7 @@ MANY = 100  # messages that do not fit into a socket's buffer
 WORKER = """
 import pickle, subprocess, sys, time
 from spark_tasks.spark.residents import wire
-from spark_tasks.spark.residents.fork_server import framed
+from spark_tasks.spark.residents.fork_requests import fork_request
 from spark_tasks.spark.residents.listener import ExecutorListener
 from tests.rigs.splits import LeaveProcesses
 from tests.rigs.support import wait_until
@@ -38,20 +38,24 @@ server = subprocess.Popen([sys.executable, "-c", sys.argv[2]], stdin=subprocess.
 server.stdin.write(pickle.dumps(listener.expect(1)))
 server.stdin.close()
 wait_until(lambda: 1 in lines, 60)
-lines[1].work.sendall(framed(listener.expect(2)))
+lines[1].work.sendall(fork_request(listener.expect(2)))
 wait_until(lambda: 2 in lines, 60)
 wire.send(lines[2].work, pickle.dumps(LeaveProcesses(sys.argv[1], "hang")))
-lines[1].go()
+lines[1].ask_to_end()
 lines[1].close_after(60)
 print(server.pid, flush=True)
 time.sleep(600)
 """
-# A worker whose fork server hangs in an import. At the end of its input, it ends the server.
+# A worker whose fork server hangs in an import while one of its processes hangs. At the end of its input, it ends the
+# server.
 IMPORTING = """
 import pickle, subprocess, sys, time
+from pathlib import Path
 from spark_tasks.spark.environment import OPTIONAL
+from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.fork_server import ForkServer
 from spark_tasks.spark.residents.listener import ExecutorListener
+from tests.rigs.splits import LeaveProcesses
 from tests.rigs.support import wait_until
 
 def start(ticket):
@@ -60,12 +64,17 @@ def start(ticket):
     server.stdin.close()
     print(server.pid, flush=True)
 
-OPTIONAL["sys"] = ("hanging",)
-listener = ExecutorListener(lambda number, line: server.joined(number, line))
+lines, file = {}, Path(sys.argv[2])
+listener = ExecutorListener(lambda number, line: server.joined(number, line) or lines.update({number: line}))
 server = ForkServer(start, lambda: True, listener, iter((1,)).__next__, 4)
 server.keep()
 wait_until(lambda: server.max_processes, 60)
 server.launch(listener.expect(2))
+wait_until(lambda: 2 in lines, 60)
+wire.send(lines[2].work, pickle.dumps(LeaveProcesses(str(file), "hang")))
+wait_until(lambda: file.exists() and file.read_text().endswith("\\n"), 60)
+OPTIONAL["sys"] = ("hanging",)
+server.launch(listener.expect(3))
 sys.stdin.read()
 server.close()
 time.sleep(600)
@@ -145,24 +154,29 @@ def keep_until(server: ForkServer, end: threading.Event) -> None:
 @pytest.mark.integration  # processes of its own
 @pytest.mark.parametrize("how", ["killed", "closed"])
 def test_a_server_that_hangs_in_an_import_ends_with_the_worker_or_when_it_is_told_to(tmp_path: Path, how: str) -> None:
-    importing = tmp_path / "importing"
+    """With the worker, its processes end, too."""
+    importing, pids = tmp_path / "importing", tmp_path / "pids"
     (tmp_path / "hanging.py").write_text(f"open({str(importing)!r}, 'w').close()\nimport time\ntime.sleep(600)\n")
     path = os.pathsep.join((str(tmp_path), *sys.path))
     with subprocess.Popen(
-        [sys.executable, "-c", IMPORTING, SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-c", IMPORTING, SERVER, str(pids)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},
     ) as worker:
         found = list[psutil.Process]()
         try:
             assert worker.stdout is not None
             assert worker.stdin is not None
-            found += existing(worker.stdout.readline().decode())
-            wait_until(importing.exists, 60)
+            server = existing(worker.stdout.readline().decode())
+            found += server
+            wait_until(importing.exists, 120)
+            processes = existing(pids.read_text())
+            found += processes
             if how == "killed":
                 worker.kill()
+                wait_gone(processes)
             else:
                 worker.stdin.close()
-            wait_gone(found)
+            wait_gone(server)
         finally:
             for process in (worker, *found):
                 with suppress(psutil.NoSuchProcess):

@@ -17,7 +17,7 @@ from typing import ParamSpec
 
 import pytest
 
-from spark_tasks.process.process_state import start_of
+from spark_tasks.process.process_state import start_time_of
 from spark_tasks.spark.residents import leftovers as module
 from spark_tasks.spark.residents.leftovers import MANY, Leftovers
 from tests.rigs.executors import Processes, Rig
@@ -115,7 +115,7 @@ def test_a_process_that_has_ended_and_that_nobody_has_waited_for_is_no_leftover(
     with subprocess.Popen(["true"], stdout=subprocess.PIPE) as ended:
         assert ended.stdout is not None
         assert ended.stdout.read() == b""
-        wait_until(lambda: start_of(ended.pid) is None)
+        wait_until(lambda: start_time_of(ended.pid) is None)
         assert leftovers.end()
 
 
@@ -123,7 +123,7 @@ def test_a_process_that_has_ended_and_that_nobody_has_waited_for_is_no_leftover(
 def test_an_alarm_that_a_plugin_has_forgotten_does_not_hit_other_connectors(
     real: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(real.processes, "grow", lambda _wanted: None)  # it stays the only one
+    monkeypatch.setattr(real.pool.manager, "grow", lambda _wanted: None)  # it stays the only one
     (pid,) = real.submit("a-0", ForgetAlarm()).result(30)
     assert real.submit("b-0", ImportModule(), Answer(1, 1.5)).result(30)[0][-1] == pid
 
@@ -132,8 +132,8 @@ def test_an_alarm_that_a_plugin_has_forgotten_does_not_hit_other_connectors(
 def test_usual_plugins_share_processes(
     real: Rig, processes: Processes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rounds, most, grow = 3, 2, real.processes.grow
-    monkeypatch.setattr(real.processes, "grow", lambda wanted: grow(min(wanted, most - len(processes.started))))
+    rounds, most, grow = 3, 2, real.pool.manager.grow
+    monkeypatch.setattr(real.pool.manager, "grow", lambda wanted: grow(min(wanted, most - len(processes.started))))
     for _ in range(rounds):
         batches = [real.submit(f"c{number}-0", ImportUsual()) for number in range(50)]
         pids = {batch.result(60)[0] for batch in batches}

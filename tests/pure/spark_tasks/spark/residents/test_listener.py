@@ -20,7 +20,7 @@ import pytest
 
 from spark_tasks.spark.residents import listener as module
 from spark_tasks.spark.residents import wire
-from spark_tasks.spark.residents.link import dial
+from spark_tasks.spark.residents.connections import dial
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.wire import Ticket
 from tests.rigs.executors import SERVE
@@ -181,7 +181,7 @@ def test_executors_can_join_again_after_the_system_had_no_thread_left(
 AGAIN = f"""{SERVE}
 import threading
 threads = threading.active_count()
-l.serve(pickle.load(sys.stdin.buffer))
+serve(pickle.load(sys.stdin.buffer))
 sys.exit(threading.active_count() - threads)
 """
 
@@ -209,7 +209,7 @@ def test_a_process_serves_until_it_is_ended_and_can_always_be_killed(
     for n in (1, 2):
         wire.send(lines[n].work, pickle.dumps(HoldInterpreter(str(tmp_path / f"{n}"))))
         wait_until((tmp_path / f"{n}").exists)
-    lines[0].go()
+    lines[0].ask_to_end()
     lines[1].kill()
     lines[2].leash.close()
     assert [process.wait(30) for process in processes] == [0, -signal.SIGKILL, -signal.SIGKILL]
@@ -223,7 +223,7 @@ def test_a_process_that_serves_again_has_no_more_threads(listener: tuple[Executo
     process = executor(opened.expect(1), opened.expect(2), program=AGAIN)
     for _ in range(2):
         _, line = arrived.get(timeout=60)
-        line.go()
+        line.ask_to_end()
         line.close_after(5)
     assert process.wait(30) == 0
 

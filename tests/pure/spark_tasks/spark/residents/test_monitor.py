@@ -5,53 +5,34 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Event
 
 import pytest
 
 from spark_tasks.process.process_state import CpuUse
-from spark_tasks.spark.context import SparkLostError
 from spark_tasks.spark.residents import fairness, monitor, process, process_manager
-from spark_tasks.spark.residents.monitor import Monitor
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
-from tests.rigs.executors import MAX_PROCESSES, RUNNING, Gate, Rig, Suspended, Threads, begun, gates
+from tests.rigs.executors import RUNNING, Gate, Rig, Suspended, Threads, begun, gates
 from tests.rigs.splits import Answer
 from tests.rigs.support import wait_until
 
-SETTINGS = ExecutorSettings(max_processes=4, running=2, slow_s=0.05)
+SETTINGS = ExecutorSettings(max_processes=4, running=2)
 
 
 @pytest.fixture
-def reports(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What a monitor of the rig says of tasks that hang."""
+def monitored(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     monkeypatch.setattr(monitor, "TICK_S", 0.02)
     monkeypatch.setattr(monitor, "STARTING_S", 0.0)
-    monkeypatch.setattr(monitor, "STACK_S", 0.0)
-    found: list[str] = []
-    made = Monitor(rig.pool, SETTINGS, rig.lock, tmp_path, lambda: None, lambda task, _text: found.append(task))
-    yield found
+    made = rig.monitor(SETTINGS)
+    yield rig
     made.close()
 
 
-def test_splits_that_hang_are_reported_while_spark_is_suspended(rig: Rig, reports: list[str]) -> None:
-    suspended = Suspended()
-    rig.pool.use(suspended)
-    wait_until(lambda: suspended.tickets)
-    held = rig.gate("h-0", "held")
-    before = len(reports)
-    wait_until(lambda: "h-0" in reports[before:])
-    wait_until(lambda: reports.count("h-0") > 1, what="it to be reported again")
-    gates["held"].set()
-    assert held.result(20) == ["held"]
-    suspended.resumed.set()
-
-
 def test_splits_that_use_the_cpu_for_long_do_not_keep_others_from_running(
-    rig: Rig, reports: list[str], monkeypatch: pytest.MonkeyPatch
+    monitored: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert reports == []
+    rig = monitored
     monkeypatch.setattr(process, "LONG_S", math.inf)
     monkeypatch.setattr(monitor, "cpu_use", lambda _pid: CpuUse(time.process_time(), runnable=True))
     endless = [rig.gate(f"e-{n}", f"endless-{n}") for n in range(SETTINGS.running)]
@@ -65,9 +46,9 @@ def test_splits_that_use_the_cpu_for_long_do_not_keep_others_from_running(
 
 
 def test_splits_that_turn_out_to_be_long_do_not_keep_brief_ones_from_running(
-    rig: Rig, reports: list[str], monkeypatch: pytest.MonkeyPatch
+    monitored: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert reports == []
+    rig = monitored
     monkeypatch.setattr(process, "LONG_S", math.inf)
     monkeypatch.setattr(fairness, "LINGERING_S", math.inf)
     monkeypatch.setattr(fairness, "BRIEF_S", math.inf)
@@ -86,7 +67,7 @@ def test_splits_that_turn_out_to_be_long_do_not_keep_brief_ones_from_running(
 
 
 def test_connectors_that_hang_leave_the_last_processes_to_others(
-    large: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    large: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many there are. Those others have shown before that their splits do not hang."""
     monkeypatch.setattr(monitor, "TICK_S", 0.02)
@@ -95,7 +76,7 @@ def test_connectors_that_hang_leave_the_last_processes_to_others(
     settings = ExecutorSettings(max_processes=16, running=RUNNING)
     for name in ("a", "turns"):
         assert large.submit(f"{name}-0", Answer(1)).result(20) == [1]
-    made = Monitor(large.pool, settings, large.lock, tmp_path, lambda: None, lambda _task, _text: None)
+    made = large.monitor(settings)
     turned = large.gate("turns-0", "turned")
     hung = {f"h{n}": large.submit(f"h{n}-0", Gate(f"h{n}")) for n in range(20) if gates.setdefault(f"h{n}", Event())}
     most = settings.max_lingering(16)
@@ -110,24 +91,6 @@ def test_connectors_that_hang_leave_the_last_processes_to_others(
     assert (turned.result(20), late.result(20)) == (["turned"], [3])
     assert [future.result(20) for future in hung.values()] == [[name] for name in hung]
     made.close()
-
-
-def test_suspended_processes_are_replaced(rig: Rig, reports: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Idle ones at once, those with a split after a while. Its batch is repeated by its task."""
-    assert reports == []
-    monkeypatch.setattr(monitor, "SUSPENDED_S", math.inf)
-    held = rig.gate("h-0", "held")
-    rig.idle(1)
-    before = {one.number for one in rig.processes.idle}
-    monkeypatch.setattr(monitor, "is_suspended", lambda _pid: True)
-    wait_until(lambda: before.isdisjoint(rig.processes.residents), what="idle processes to be replaced")
-    assert not held.done()
-    monkeypatch.setattr(monitor, "SUSPENDED_S", 0.1)
-    with pytest.raises(SparkLostError):
-        held.result(10)
-    monkeypatch.setattr(monitor, "is_suspended", lambda _pid: False)
-    assert rig.submit("a-0", Answer(1)).result(20) == [1]
-    gates["held"].set()
 
 
 class Lost(Threads):
@@ -151,9 +114,9 @@ class Lost(Threads):
 
 
 def test_processes_of_a_stand_in_are_replaced_while_spark_is_suspended(
-    rig: Rig, reports: list[str], monkeypatch: pytest.MonkeyPatch
+    monitored: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert reports == []
+    rig = monitored
     monkeypatch.setattr(process_manager, "LATE_S", 0.0)
     suspended, stand_in = Suspended(), Lost()
     with rig.lock:
@@ -163,23 +126,3 @@ def test_processes_of_a_stand_in_are_replaced_while_spark_is_suspended(
     wait_until(lambda: suspended.tickets)
     assert rig.submit("a-0", Answer(1)).result(20) == [1]
     suspended.resumed.set()
-
-
-def test_processes_end_that_only_several_connectors_with_one_each_still_use(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise, after a burst, each connector would keep a process for itself."""
-    monkeypatch.setattr(monitor, "TICK_S", 0.02)
-    with rig.lock:
-        rig.processes.grow(MAX_PROCESSES)
-    rig.idle(MAX_PROCESSES)
-    settings = ExecutorSettings(max_processes=MAX_PROCESSES, running=2, idle_s=0.4)
-    made = Monitor(rig.pool, settings, rig.lock, tmp_path, lambda: None, lambda _task, _text: None)
-
-    def fewer() -> bool:
-        for connector in "abcd":
-            assert rig.submit(f"{connector}-0", Answer(1)).result(20) == [1]
-        return len(rig.processes.residents) == 1 + settings.spare + 1
-
-    wait_until(fewer, longest_pause=0.02)
-    made.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import CancelledError
 
@@ -11,7 +12,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.task import DeferredSplit
 from tests.rigs.executors import MAX_PROCESSES, RUNNING, Gate, Rig, Threads, begun, gates
-from tests.rigs.splits import Answer, Fail
+from tests.rigs.splits import Answer, Fail, LoopOnOneCpu
 from tests.rigs.support import wait_until
 
 
@@ -101,7 +102,7 @@ def test_a_batch_with_a_lost_split_fails_after_its_other_splits_have_ended(rig: 
     with rig.lock:
         lines = [r.line for r in rig.processes.residents.values() if r.item is not None]
     assert lines[0] is not None
-    lines[0].cut()
+    lines[0].shut_down()
     with pytest.raises(SparkLostError, match=r"^the executor process of a-0 lost its connection"):
         batch.result(20)
     with rig.lock:
@@ -123,7 +124,7 @@ def test_a_split_that_ends_without_an_outcome_costs_what_it_has_used(rig: Rig, u
         else:
             resident.since -= 2.0
         assert resident.line is not None
-        resident.line.cut()
+        resident.line.shut_down()
     with pytest.raises(SparkLostError):
         batch.result(20)
     held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
@@ -152,7 +153,7 @@ def test_a_lost_batch_ends_although_one_of_its_splits_was_not_sent_yet(rig: Rig)
     with rig.lock:
         (line,) = [r.line for r in rig.processes.residents.values() if r.item is not None and r.item.index == 0]
     assert line is not None
-    line.cut()
+    line.shut_down()
     wait_until(lambda: not any(r.item for r in rig.processes.residents.values()))  # the other process was killed
     made.set()
     with pytest.raises(SparkLostError):
@@ -209,3 +210,13 @@ def test_a_split_that_cannot_be_created_fails_its_batch_but_no_process(rig: Rig)
         rig.submit("w-0", DeferredSplit(make)).result(20)
     assert rig.submit("w-0", DeferredSplit(lambda: Answer(3))).result(20) == [3]
     assert (rig.died, before - set(rig.processes.residents)) == (0, set())
+
+
+@pytest.mark.integration  # processes of their own
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_the_time_that_splits_have_waited_for_a_cpu_is_known(real: Rig) -> None:
+    starved = real.submit("a-0", LoopOnOneCpu(), LoopOnOneCpu())
+    before = wait_until(lambda: real.pool.ready_s(starved))
+    wait_until(lambda: real.pool.ready_s(starved) > before + 0.5)
+    real.pool.cancel(starved)
+    assert real.pool.ready_s(starved) == 0.0

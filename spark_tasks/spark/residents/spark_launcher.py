@@ -11,8 +11,8 @@ from typing import Any
 from typing_extensions import override
 
 from spark_tasks.spark.context import SparkJobs
+from spark_tasks.spark.residents.executor_job import ExecutorJob
 from spark_tasks.spark.residents.fork_server import ForkServerJob
-from spark_tasks.spark.residents.link import ExecutorJob
 from spark_tasks.spark.residents.process import Launcher
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket

@@ -1,4 +1,4 @@
-"""How an executor process has ended, in words."""
+"""Describes how an executor process has ended: its exit code or signal, and what that means."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WHY: Final = {
 }
 
 
-def ending(pid: int, within_s: float, error: object = None) -> str:
+def describe_end(pid: int, within_s: float, error: object = None) -> str:
     """What has become of a process whose connection has ended, with this error if it ran a split: what follows after
     "the executor process of a task". Waits at most this time for its end. The caller then kills it if it still runs.
     `pid` is 0 if it is on another machine.
@@ -29,10 +29,10 @@ def ending(pid: int, within_s: float, error: object = None) -> str:
             return "was suspended (SIGSTOP) and has been killed"
         return f"lost its connection to the worker (a plugin may have closed it) and has been killed{why}"
     code = exit_code(pid)
-    return f"ended{why}" if code is None else in_words(code)
+    return f"ended{why}" if code is None else describe_exit_code(code)
 
 
-def in_words(code: int) -> str:
+def describe_exit_code(code: int) -> str:
     """An exit code, or the negative number of a signal."""
     if code >= 0:
         return f"ended with exit code {code}"

@@ -1,4 +1,4 @@
-"""Which process ends first."""
+"""Which process the OOM killer ends first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_tasks.process.full_memory import end_first
+from spark_tasks.process.oom_score import raise_oom_score
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux")
 
@@ -19,9 +19,9 @@ def test_a_process_of_a_worker_ends_before_it() -> None:
     score = Path(f"/proc/{process.pid}/oom_score_adj")
     found = []
     for _ in range(5):
-        end_first(process.pid)
+        raise_oom_score(process.pid)
         found.append(int(score.read_text()))
     process.communicate()
     assert found[0] == min(own + 300, 1000)
     assert found[-1] == 1000
-    end_first(process.pid)  # it has ended
+    raise_oom_score(process.pid)  # it has ended
