@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.rest_client import RestError
 from tests.rigs.cluster import Cluster
 from tests.rigs.support import wait_until
 from tests.rigs.workers import READY_S

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from heeler.cli.cluster.plan import Mask, mask_of
-from heeler.cli.cluster.responses import as_config, as_list, as_object
-from heeler.cli.cluster.rest_client import RestError, path_of
+from heeler.cli.client.responses import as_config, as_list, as_object
+from heeler.cli.client.rest_client import RestError, path_of
+from heeler.cli.configs.masks import Mask, mask_of
 from heeler.cli.console.safe_text import safe
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.session import ClusterSession
+    from heeler.cli.client.session import ClusterSession
 
 _UNKNOWN: Final = (404, 400)
 """There is no such plugin, or the worker is older than Kafka 3.2; the class is not a plugin whose keys it tells."""

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import yaml
 from typing_extensions import override
 
-from heeler.cli.cluster.plan import secrets_of
+from heeler.cli.configs.masks import secrets_of
 from heeler.cli.console.safe_text import safe
 from heeler.errors import SetupError
 from spark_tasks.config.masking import MASK, process_secrets

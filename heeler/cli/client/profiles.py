@@ -97,7 +97,7 @@ def parse_profiles(text: str, wanted: str | None, file: str) -> Profile:
     try:
         content = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - creates only strings, lists and mappings
     except (yaml.YAMLError, RecursionError) as error:
-        from heeler.cli.cluster.config_files import why_unreadable  # noqa: PLC0415 - seldom needed
+        from heeler.cli.configs.config_files import why_unreadable  # noqa: PLC0415 - seldom needed
 
         raise SetupError(f"{file}: {why_unreadable(error)}") from error
     profiles = content.get("profiles", {}) if isinstance(content, dict) else None
