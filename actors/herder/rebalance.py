@@ -308,7 +308,7 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     automatic_restarts.on_new_assignment(turn)
     work.start_missing(turn)
     if standing.next_rebalance is not NextRebalance.OWED:
-        work.tell_moved(turn)
+        work.log_moved(turn)
     delay = standing.member.membership.assignment.delay_ms
     if delay > 0:
         turn.timer((Timer.SCHEDULED_REBALANCE, ""), turn.now + delay)
