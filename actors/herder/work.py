@@ -27,7 +27,7 @@ _BECAME = {State.RUNNING: "resumed", State.PAUSED: "paused", State.STOPPED: "sto
 def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (),
           restarted: RestartCause = RestartCause.NONE) -> None:
     """Starts an instance of an allocated item; without a configuration it becomes FAILED at once. `restarted`: why it
-    succeeds another one.
+    follows another instance.
     """
     config = turn.state.config
     name = connector_of(item)

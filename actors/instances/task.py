@@ -67,7 +67,7 @@ class _Wake:
 
 
 class TaskActor(pykka.ThreadingActor):
-    """One instance of a task; takes StartTask, ChangeTargetState and Stop. Its thread is the runner's only one."""
+    """One instance of a task; takes StartTask, ChangeTargetState and Stop. Only its thread uses the runner."""
 
     use_daemon_thread = True
 

@@ -108,7 +108,7 @@ class Pace:
         return ask()
 
     def silent_for(self, seconds: float) -> None:
-        """The process of the plugin was silent for longer, but its call is only this old."""
+        """The plugin's process has been silent for longer, but the call that it is in began only `seconds` ago."""
         self._events_at = self._clock() - seconds
 
     def is_due(self, overdue: OverdueWork) -> bool:
@@ -139,7 +139,7 @@ class OverdueWork:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What overdue work is about, and the stack where the task hangs; an empty stack if it waits for other tasks' batches.
+    """What overdue work is about, and the stack where the task hangs: empty if it waits for batches of other tasks.
     `waits`: it waits for data.
     """
 

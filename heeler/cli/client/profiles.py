@@ -55,7 +55,7 @@ class Profile:
                 context.load_cert_chain(self.cert, self.key)
         except OSError as error:
             names = ", ".join(str(f) for f in (self.ca, self.cert, self.key) if f is not None)
-            raise SetupError(f"Not readable, or not certificates and keys in PEM: {names} ({error})") from error
+            raise SetupError(f"Cannot read certificates and keys in PEM from {names}: {error}") from error
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -97,7 +97,7 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def pass_on(context: click.Context, options: Mapping[str, Any]) -> None:
     """Makes options that stand before a command, or before a group of it, the defaults of the same options of the
-    command. Raises UsageError if it has none of that name.
+    command. Raises UsageError if the command has no such option.
     """
     command = context.command
     part = command.commands.get(context.invoked_subcommand or "") if isinstance(command, click.Group) else None

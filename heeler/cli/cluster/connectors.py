@@ -132,7 +132,7 @@ _target("stop", "stopped", "Stop connectors and end their tasks, as offsets set 
 def restart(
     session: ClusterSession, connectors: tuple[str, ...], include_tasks: bool, only_failed: bool, task: int | None
 ) -> int:
-    """Restart connectors, also with their tasks, or only those that have failed."""
+    """Restart connectors, optionally with their tasks, or only what has failed."""
     from heeler.cli.client.rest_client import path_of
 
     if task is not None and (include_tasks or only_failed):

@@ -31,7 +31,7 @@ def list_loggers(session: ClusterSession) -> None:
     for name, response in sorted(loggers.items()):
         level = as_object(response, "a logger")
         rows.append((name, as_text(level.get("level")), _time(level.get("last_modified"))))
-    session.show(loggers, ("LOGGER", "LEVEL", "SINCE"), rows, "No logger has a level.")
+    session.show(loggers, ("LOGGER", "LEVEL", "SINCE"), rows, "No level of a logger is set.")
 
 
 @loggers.command("set")

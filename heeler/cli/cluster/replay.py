@@ -38,8 +38,8 @@ _SAMPLE: Final = ("queue_partition", "queue_offset", "topic", "partition", "offs
 @click.option("--last-offset", type=click.IntRange(0), metavar="N", help="Only letters up to this offset.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Replay at most this many.")
 @click.option("--values", is_flag=True, help="Show keys and values of the samples.")
-@click.option("--keeps-no-offsets", is_flag=True, help="A sink from a jar that might keep its position in its target "
-              "keeps none.")
+@click.option("--keeps-no-offsets", is_flag=True, help="For a Java sink: confirm that it does not keep its position in "
+              "its target.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be replayed.")
 @YES
 @cluster_command
