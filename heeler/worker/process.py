@@ -252,8 +252,8 @@ class Worker:
                             ("offset", self._offsets_ready)):
             topic = self.config[f"{name}.storage.topic"]
             wait_for(ready, self.halting, partial(
-                _logger.warning, "The %s topic %s has not been read to its end yet; the worker waits for that before it "
-                "starts", name, topic))
+                _logger.warning, "The %s topic %s has not been read to its end yet; the worker starts after that",
+                name, topic))
 
     def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> None:
         config = self.config

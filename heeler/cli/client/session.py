@@ -238,4 +238,4 @@ def connector_argument(*, several: bool = False) -> Callable[[Any], Any]:
 
 
 FILES: Final = click.Path(exists=True, path_type=Path)
-YES: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+YES: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
