@@ -113,11 +113,11 @@ def _workers(before: Membership | None, membership: Membership) -> str:
     if known:
         # A worker that was killed and started again is a member twice until its old session expires.
         joined = {url for id_, url in now.items() if id_ not in known}
-        told = (("workers joined", joined), ("workers left", {*known.values()} - {*now.values()}))
+        groups = {"workers joined": joined, "workers left": {*known.values()} - {*now.values()}}
     else:
-        told = (("workers", {*now.values()}),)
+        groups = {"workers": {*now.values()}}
     return "".join(f"; {what}: {named(sorted(url.partition('://')[2].rstrip('/') for url in urls))}"
-                   for what, urls in told if urls)
+                   for what, urls in groups.items() if urls)
 
 
 def _sizes(allocation: Allocation, *, names: bool = False) -> str:
