@@ -23,7 +23,7 @@ class UnusableJsonError(ValueError):
     """Valid JSON that cannot be stored or forwarded."""
 
 
-class OddFloat(float):
+class VerbatimFloat(float):
     """A number that Python would write differently, with its original text, so that a config value such as `1.50` is
     kept unchanged. (A body can have millions of numbers, and a text for each would take a hundred times its size.)
     """
@@ -42,7 +42,7 @@ class OddFloat(float):
         return self.text
 
 
-class MinusZero(int):
+class NegativeZero(int):
     """`-0`, the only integer that Python would write differently."""
 
     __slots__ = ()
@@ -59,12 +59,12 @@ def _checked(text: str) -> str:
 
 
 def _integer(text: str) -> int:
-    return MinusZero() if text == "-0" else int(_checked(text))
+    return NegativeZero() if text == "-0" else int(_checked(text))
 
 
 def _float(text: str) -> float:
     value = float(_checked(text))
-    return value if repr(value) == text else OddFloat(text)
+    return value if repr(value) == text else VerbatimFloat(text)
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -109,11 +109,11 @@ def _refuse_unpaired_surrogates(value: Any) -> None:
 def plain(value: Any) -> Any:
     """The same value with ordinary numbers; infinite ones (1e999) are texts, as Jackson writes them."""
     match value:
-        case MinusZero():
+        case NegativeZero():
             return 0
         case float() if math.isinf(value):
             return "Infinity" if value > 0 else "-Infinity"
-        case OddFloat():
+        case VerbatimFloat():
             return float(value)
         case dict():
             return {key: plain(item) for key, item in value.items()}

@@ -112,7 +112,7 @@ class AppendedPositions:
         self._partition = np.full(rows, -1, np.int32)
         self._offset = np.full(rows, -1, np.int64)
 
-    def landed(self, rows: np.ndarray[Any, Any], partition: int, offset: int) -> None:
+    def appended(self, rows: np.ndarray[Any, Any], partition: int, offset: int) -> None:
         """Adds rows of the frame that were appended consecutively. `offset`: that of the first row, -1 if unknown."""
         self._partition[rows] = partition
         if offset >= 0:

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 from click.testing import CliRunner
 
-from heeler.cli.cluster.profiles import parse_profiles
-from heeler.cli.cluster.rest_client import RestClient
+from heeler.cli.client.profiles import parse_profiles
+from heeler.cli.client.rest_client import RestClient
 from heeler.cli.main import main
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.ports import free_port

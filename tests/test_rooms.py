@@ -184,7 +184,7 @@ CONFINED = {
     "pyspark": ("spark_tasks",),
     "click": ("heeler",),
     "rich": ("heeler",),
-    "urllib3": ("spark_tasks/process/worker_requests.py", "heeler/cli/cluster/session.py"),
+    "urllib3": ("spark_tasks/process/worker_requests.py", "heeler/cli/client/session.py"),
     "http.client": (),
     "apispec": ("rest/openapi/document.py",),
     "kafka": ("spark_tasks/kafka",),  # its errors are translated at the edge of the room

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from actors.assignment import cooperative, eager
 from actors.assignment.codec import CodecError, decode_metadata, encode_assignment
 from actors.assignment.cooperative import AssignorState
-from actors.assignment.protocol import Assignment, MemberMetadata, Protocol
+from actors.assignment.protocol import Assignment, MemberMetadata, Protocol, Workers
 from actors.assignment.record_size import DEFAULT_RECORD_BYTES, heaviest, no_room, too_long, used_bytes
 from storage.config.state import ClusterConfigState
 from storage.ids import ItemId
@@ -27,7 +27,7 @@ class RebalancePlan:
 
     `left_out`: the items that were assigned to no member, and why. `room`: by how many bytes the group's record may
     still grow, up to `record_bytes`. `ahead`: members that claim to have read more of the config topic than the leader.
-    `unread`: members whose metadata cannot be read.
+    `unread`: members whose metadata cannot be read. `workers`: the other members.
     """
 
     state: AssignorState
@@ -39,6 +39,7 @@ class RebalancePlan:
     record_bytes: int = DEFAULT_RECORD_BYTES
     ahead: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
+    workers: Workers = ()
 
 
 def plan(
@@ -103,6 +104,7 @@ def plan(
     return RebalancePlan(
         decided, generation, encoded, _owners(members, assignments), tuple(left_out.items()), room, record_bytes,
         ahead_of_leader, frozenset(metadata.keys() - members.keys()),
+        tuple((id_, member.url) for id_, member in sorted(members.items())),
     )
 
 

@@ -126,13 +126,18 @@ class Assignment:
         return self.error is not AssignmentError.NONE
 
 
+Workers = tuple[tuple[str, str], ...]
+"""The member id and the REST address of each worker of a group."""
+
+
 @dataclass(frozen=True, slots=True)
 class Membership:
     """The outcome of one rebalance for one member.
 
     `owners` (leader only) pairs each connector name and task id that runs with the REST address of its worker; it is
     used to forward restart requests. `left_out` (leader only): what can be assigned to no member, and why. `room`: by
-    how many bytes the group's record may still grow, up to `record_bytes` (record_size.py).
+    how many bytes the group's record may still grow, up to `record_bytes` (record_size.py). `workers` (leader only):
+    the members, for the log.
     """
 
     generation: int
@@ -143,6 +148,7 @@ class Membership:
     left_out: tuple[tuple[ItemId, str], ...] = ()
     room: int | None = None
     record_bytes: int = 0
+    workers: Workers = ()
 
     @property
     def is_leader(self) -> bool:

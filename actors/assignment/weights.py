@@ -125,7 +125,7 @@ class Weights:
         for id_, task in moves:
             after[id_].discard(task)
         self.give(after, [task for _, task in moves])
-        return self._unevenness(after) < self._unevenness(members)
+        return self._imbalance(after) < self._imbalance(members)
 
-    def _unevenness(self, loads: Loads) -> int:
+    def _imbalance(self, loads: Loads) -> int:
         return sum(self.total(load) ** 2 for load in loads.values())

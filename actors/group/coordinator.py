@@ -76,7 +76,7 @@ class GroupCoordinator(GroupMember):
         for members, why in self._notes.followed(led):
             self.post(log_members, self.ask_coordinator, self._settings.group_id, members, why)
         return Membership(round_.generation, round_.member_id, self.protocol, assignment, led.owners, led.left_out,
-                          led.room, led.record_bytes)
+                          led.room, led.record_bytes, led.workers)
 
     def _planned_in(self, generation: int) -> RebalancePlan | None:
         """The plan that this worker has made as the leader of a generation."""

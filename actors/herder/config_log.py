@@ -46,7 +46,7 @@ def announce(turn: Turn, before: ClusterConfigState, changes: Sequence[ConfigCha
             case RestartRequested(request):
                 turn.log("INFO", _restart(request), request.connector)
             case TasksUpdated() | SessionKeyChanged() | LoggerLevelChanged():
-                pass  # tasks that are incomplete; what is no connector's
+                pass  # incomplete sets of tasks; changes that concern no connector
 
 
 def _updated(before: ClusterConfigState, after: ClusterConfigState, connector: ConnectorName) -> str:

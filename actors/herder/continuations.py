@@ -39,7 +39,7 @@ class OffsetsRead:
 
 @dataclass(frozen=True, slots=True)
 class PublishedTasks:
-    """A connector's new task configs were written or sent to the leader, or that failed."""
+    """A connector's new task configs were written or sent to the leader, or neither succeeded."""
 
     reconfigure: Reconfigure
 

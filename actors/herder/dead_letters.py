@@ -13,7 +13,9 @@ from storage.ids import ConnectorTaskId, TargetState
 
 
 def replay(turn: Turn, request_id: RequestId, request: ReplayDeadLetters) -> None:
-    """Passes the request to the task; or answers with the worker that runs the task, or with why it cannot be done."""
+    """Passes the request to the task. If another worker runs the task, the answer names that worker; if a replay is
+    impossible, the answer says why.
+    """
     task = ConnectorTaskId(request.connector, 0)
     error = _refusal(turn, request)
     if error is None and task not in turn.state.allocation:

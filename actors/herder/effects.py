@@ -31,7 +31,7 @@ from storage.ids import Config, ConnectorName, ItemId, TargetState
 class Timer(StrEnum):
     """The purposes of the herder's timers."""
 
-    STOP = "stop"  # task.shutdown.graceful.timeout.ms for an instance to stop has passed
+    STOP = "stop"  # an instance has had task.shutdown.graceful.timeout.ms to stop
     JOIN = "join"  # the wait outside the group is over
     FAILED_REBALANCE = "failed rebalance"  # the leader has had time to begin another rebalance
     POSTPONED_REBALANCE = "postponed rebalance"  # a rebalance that was put off is due

@@ -1,4 +1,4 @@
-"""What the herder knows about a patch of a connector's configuration that is validated: part of its state."""
+"""The part of the herder's state about a patch of a connector's configuration that is being validated."""
 
 from __future__ import annotations
 

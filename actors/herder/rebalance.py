@@ -91,17 +91,33 @@ def on_joined(turn: Turn, event: Joined) -> None:
 
 
 def _log_joined(turn: Turn, before: Membership | None, membership: Membership) -> None:
-    """At DEBUG if nothing changed for this worker: others got or lost work, or it only confirms what has stopped."""
+    """At DEBUG if nothing changed for this worker: others got or lost work, or it only confirms what has stopped. The
+    leader also logs which workers joined and left.
+    """
     assignment = membership.assignment
     same = before is not None and (before.is_leader, before.protocol) == (membership.is_leader, membership.protocol)
     delay = f"; the work of a lost worker is reassigned in {assignment.delay_ms / 1000:.0f} s"
     waits = delay if assignment.delay_ms > 0 else ""
-    changed = not same or assignment.assigned or assignment.revoked or waits or assignment.failed
+    workers = _workers(before, membership)
+    changed = not same or assignment.assigned or assignment.revoked or workers or waits or assignment.failed
     moved = (f"assigned {_sizes(assignment.assigned, names=True)}, revoked {_sizes(assignment.revoked, names=True)}, "
              f"now running {_sizes(turn.state.allocation)}")
     turn.log("INFO" if changed else "DEBUG",
              f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
-             f"as {'leader' if membership.is_leader else 'follower'}: {moved}{waits}")
+             f"as {'leader' if membership.is_leader else 'follower'}: {moved}{workers}{waits}")
+
+
+def _workers(before: Membership | None, membership: Membership) -> str:
+    """Which workers joined and left since the leader's last rebalance; all workers if it was not the leader then."""
+    now, known = dict(membership.workers), dict(before.workers) if before is not None else {}
+    if known:
+        # A worker that was killed and started again is a member twice until its old session expires.
+        joined = {url for id_, url in now.items() if id_ not in known}
+        groups = {"workers joined": joined, "workers left": {*known.values()} - {*now.values()}}
+    else:
+        groups = {"workers": {*now.values()}}
+    return "".join(f"; {what}: {named(sorted(url.partition('://')[2].rstrip('/') for url in urls))}"
+                   for what, urls in groups.items() if urls)
 
 
 def _sizes(allocation: Allocation, *, names: bool = False) -> str:
@@ -292,7 +308,7 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     automatic_restarts.on_new_assignment(turn)
     work.start_missing(turn)
     if standing.next_rebalance is not NextRebalance.OWED:
-        work.tell_moved(turn)
+        work.log_moved(turn)
     delay = standing.member.membership.assignment.delay_ms
     if delay > 0:
         turn.timer((Timer.SCHEDULED_REBALANCE, ""), turn.now + delay)

@@ -22,8 +22,8 @@ KEY_ROTATION_MS = 60_000
 
 
 def on_requested(turn: Turn, event: TaskReconfigurationRequested) -> None:
-    """A connector reports that its task configs are out of date. This replaces its requests that wait: each one that
-    fails is repeated until it succeeds, so that they would become more and more.
+    """A connector reports that its task configs are out of date. This replaces the connector's
+    waiting requests: each one that fails is repeated until it succeeds, so they would accumulate.
     """
     instance = turn.state.instances.get(event.connector)
     if instance is not None and instance.epoch == event.epoch:

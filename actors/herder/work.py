@@ -27,7 +27,7 @@ _BECAME = {State.RUNNING: "resumed", State.PAUSED: "paused", State.STOPPED: "sto
 def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (),
           restarted: RestartCause = RestartCause.NONE) -> None:
     """Starts an instance of an allocated item; without a configuration it becomes FAILED at once. `restarted`: why it
-    succeeds another one.
+    follows another instance.
     """
     config = turn.state.config
     name = connector_of(item)
@@ -92,7 +92,7 @@ def start_missing(turn: Turn) -> None:
             start(turn, item, restarted=RestartCause.REPLACEMENT if is_replaced else RestartCause.NONE)
 
 
-def tell_moved(turn: Turn) -> None:
+def log_moved(turn: Turn) -> None:
     """A rebalance for new task configs is over: logs the tasks that stopped and did not start here again; this was not
     logged when they stopped.
     """
@@ -170,13 +170,13 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     failed = report.state is State.FAILED and not (isinstance(report, TaskStateReported) and report.created)
     for request_id in () if instance.stopping else instance.waiting:
         turn.reply(request_id, error=ConnectError(f"Failed to start {kind}: {item}") if failed else None)
-    if became := _became(instance, report.state):
+    if became := _state_message(instance, report.state):
         turn.log("INFO", f"{kind.capitalize()} {became}", item)
     if report.state is State.RUNNING and not isinstance(item, ConnectorTaskId):
         turn.enqueue(None, Reconfigure(item, 0, turn.now))
 
 
-def _became(instance: Instance, state: State) -> str | None:
+def _state_message(instance: Instance, state: State) -> str | None:
     """The words of the log line about an instance's new state; None if there is none. That it has failed is logged by
     its actor.
     """

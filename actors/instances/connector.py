@@ -217,15 +217,15 @@ class ConnectorActor(PooledActor):
     def _receive(self, message: StartConnector | ChangeTargetState | GenerateTaskConfigs | Stop | _Failed) -> None:
         match message:
             case StartConnector(target_state=state) | ChangeTargetState(state):
-                self._happen(event_for(state))
+                self._handle(event_for(state))
             case GenerateTaskConfigs():
                 self._generate(message)
             case Stop():
-                self._happen(ConnectorEvent.SHUTDOWN)
+                self._handle(ConnectorEvent.SHUTDOWN)
             case _Failed(error):
                 self._fail(error)
 
-    def _happen(self, event: ConnectorEvent) -> None:
+    def _handle(self, event: ConnectorEvent) -> None:
         step = advance(self._phase, event)
         self._phase = step.phase
         for action in step.actions:
@@ -300,7 +300,7 @@ class ConnectorActor(PooledActor):
             self.stop()
         elif self._phase is not ConnectorPhase.FAILED:  # the first failure is the one to show
             self._error = error
-            self._happen(ConnectorEvent.FAILURE)
+            self._handle(ConnectorEvent.FAILURE)
 
     def _report(self, state: State, error: Exception | None = None) -> None:
         if self._command is None:

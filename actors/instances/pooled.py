@@ -21,7 +21,7 @@ Turn = Callable[[], None]
 
 THREADS = 8
 CHECK_S = 0.02
-BUSY = 0.5  # of a core: more threads do not help a process that uses more than this
+BUSY = 0.5  # cores: more threads do not help a process that uses more
 HUNG_S = 0.5  # if no thread has taken a turn for this long, they all hang
 
 
@@ -48,7 +48,7 @@ class ActorThreads:
             self._start()
 
     def retry(self) -> None:
-        """Starts the thread that could not be started before, if there is such a one. The supervisor calls it."""
+        """Starts the thread that could not be started before, if any. The supervisor calls it."""
         with self._lock:
             if self._waiting:
                 self._start()

@@ -67,7 +67,7 @@ class _Wake:
 
 
 class TaskActor(pykka.ThreadingActor):
-    """One instance of a task; takes StartTask, ChangeTargetState and Stop. Its thread is the runner's only one."""
+    """One instance of a task; takes StartTask, ChangeTargetState and Stop. Only its thread uses the runner."""
 
     use_daemon_thread = True
 
@@ -105,13 +105,13 @@ class TaskActor(pykka.ThreadingActor):
         match message:
             case StartTask():
                 running = message.target_state is TargetState.STARTED
-                self._happen(TaskEvent.START if running else TaskEvent.START_PAUSED)
+                self._handle(TaskEvent.START if running else TaskEvent.START_PAUSED)
             case ChangeTargetState(state):
-                self._happen(TaskEvent.RESUME if state is TargetState.STARTED else TaskEvent.PAUSE)
+                self._handle(TaskEvent.RESUME if state is TargetState.STARTED else TaskEvent.PAUSE)
             case ReplayLetters():
                 self._replay(message)
             case Stop():
-                self._happen(TaskEvent.STOP)
+                self._handle(TaskEvent.STOP)
             case _Step():
                 self._step_queued = False
                 self._run_once()
@@ -120,7 +120,7 @@ class TaskActor(pykka.ThreadingActor):
                 if not self._step_queued:
                     self._run_once()
 
-    def _happen(self, event: TaskEvent) -> None:
+    def _handle(self, event: TaskEvent) -> None:
         step = advance(self._phase, event)
         self._phase = step.phase
         for action in step.actions:
@@ -196,7 +196,7 @@ class TaskActor(pykka.ThreadingActor):
         else:
             _logger.error("The task has failed", exc_info=error)
         self._error = error
-        self._happen(TaskEvent.FAILURE)
+        self._handle(TaskEvent.FAILURE)
 
     def _report(self) -> None:
         if self._start is None:

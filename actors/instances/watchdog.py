@@ -81,7 +81,7 @@ class Pace:
         stack = Stack.of(call[0])
         return stack if self._call is call else None  # connectors share threads: it may be another one's by now
 
-    def overdue(self, now: float) -> Lapse | None:
+    def overdue(self, now: float) -> OverdueWork | None:
         """The call or batch that has taken longer than `limit_s`, or the silence of the plugin's process; None if there
         is none.
         """
@@ -96,11 +96,11 @@ class Pace:
         call_s = 0.0 if (call := self._call) is None else now - call[1]
         limit_s = self.limit_s or math.inf
         if batch_s > limit_s:
-            return Lapse(batch_s, batch, call_s)
+            return OverdueWork(batch_s, batch, call_s)
         if call_s > limit_s:
-            return Lapse(call_s, None, call_s)
+            return OverdueWork(call_s, None, call_s)
         silent_s = now - self._events_at if events is not None else 0.0
-        return Lapse(silent_s, None, call_s) if silent_s > limit_s else None
+        return OverdueWork(silent_s, None, call_s) if silent_s > limit_s else None
 
     def plugin_calls(self) -> Sequence[PluginCall] | None:
         """The calls of a plugin in another process; None if they are not known. Takes seconds."""
@@ -108,16 +108,16 @@ class Pace:
         return ask()
 
     def silent_for(self, seconds: float) -> None:
-        """The process of the plugin was silent for longer, but its call is only this old."""
+        """The plugin's process has been silent for longer, but the call that it is in began only `seconds` ago."""
         self._events_at = self._clock() - seconds
 
-    def is_due(self, lapse: Lapse) -> bool:
+    def is_due(self, overdue: OverdueWork) -> bool:
         """Whether to report: at the limit, and each time that the duration has doubled since."""
-        return lapse.seconds >= self._due_s
+        return overdue.seconds >= self._due_s
 
-    def reports(self, lapse: Lapse) -> None:
+    def reports(self, overdue: OverdueWork) -> None:
         """The report is on its way."""
-        self._due_s = 2 * lapse.seconds
+        self._due_s = 2 * overdue.seconds
 
     def recovers(self) -> bool:
         """There is progress. Returns whether it was stalled before."""
@@ -127,7 +127,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Lapse:
+class OverdueWork:
     """A batch (or, without one, a call or the silence of the plugin's process) and how long it has taken. `call_s`: how
     long the call has taken, 0.0 if there is none.
     """
@@ -139,7 +139,7 @@ class Lapse:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a lapse is about, and the stack where the task hangs; an empty stack if it waits for other tasks' batches.
+    """What overdue work is about, and the stack where the task hangs: empty if it waits for batches of other tasks.
     `waits`: it waits for data.
     """
 
@@ -171,21 +171,21 @@ class Watchdog:
             self._paces = [pace for pace in self._paces if not pace.ended]
             now = self._clock()
             for pace in self._paces:
-                lapse = pace.overdue(now)
-                if lapse is None:
+                overdue = pace.overdue(now)
+                if overdue is None:
                     if pace.recovers():
                         self._tell(InstanceRecovered(pace.item, pace.epoch))
-                elif pace.is_due(lapse):
-                    self._start_report(pace, lapse)
+                elif pace.is_due(overdue):
+                    self._start_report(pace, overdue)
 
-    def _start_report(self, pace: Pace, lapse: Lapse) -> None:
+    def _start_report(self, pace: Pace, overdue: OverdueWork) -> None:
         name = f"watchdog-{pace.item}"
         try:
-            threading.Thread(target=self._report, args=(pace, lapse), name=name, daemon=True).start()
+            threading.Thread(target=self._report, args=(pace, overdue), name=name, daemon=True).start()
         except RuntimeError as error:
             _logger.warning("No progress; reporting it at the next check: %s", error, extra={"heeler_about": pace.item})
             return
-        pace.reports(lapse)
+        pace.reports(overdue)
 
     def degraded(self) -> Sequence[str]:
         """Stalled connectors and tasks, each with a description."""
@@ -205,13 +205,13 @@ class Watchdog:
         with self._lock:
             return [pace for pace in self._paces if pace.stalled is not None and not pace.ended]
 
-    def _report(self, pace: Pace, lapse: Lapse) -> None:
+    def _report(self, pace: Pace, overdue: OverdueWork) -> None:
         try:
-            found = self._examine(pace, lapse)
+            found = self._examine(pace, overdue)
         except Exception:
             # Whatever the error, the stall itself has to be reported.
             _logger.exception("Could not find out where it hangs", extra={"heeler_about": pace.item})
-            found = _Found(f"no progress for {lapse.seconds:.0f} s", "")
+            found = _Found(f"no progress for {overdue.seconds:.0f} s", "")
         if found is None:
             return
         text = presentable(f"{found.what} (task.progress.timeout.ms)\n{found.stack}")
@@ -230,21 +230,22 @@ class Watchdog:
         _logger.info("%s\nA plugin may do that while there is no data. This is logged once.", text,
                      extra={"heeler_about": pace.item})
 
-    def _examine(self, pace: Pace, lapse: Lapse) -> _Found | None:
-        """What a lapse is about; None if there is nothing to report."""
-        if lapse.batch is not None and (where := self._where(lapse.batch)) is not None:
-            return _Found(f"a batch has been running for {lapse.seconds:.0f} s", where)
+    def _examine(self, pace: Pace, overdue: OverdueWork) -> _Found | None:
+        """What overdue work is about; None if there is nothing to report."""
+        if overdue.batch is not None and (where := self._where(overdue.batch)) is not None:
+            return _Found(f"a batch has been running for {overdue.seconds:.0f} s", where)
         on_worker = pace.where()
         known = pace.plugin_calls()
         calls = known or ()
-        if lapse.call_s > pace.limit_s:  # the batch, if there is one, waits for this call
+        if overdue.call_s > pace.limit_s:  # the batch, if there is one, waits for this call
             stacks = [str(on_worker or _ENDED), *(f"The plugin, in {call.method}:\n{call.stack}" for call in calls)]
-            return _Found(f"a call on the worker has not returned for {lapse.call_s:.0f} s", "\n".join(stacks))
+            return _Found(f"a call on the worker has not returned for {overdue.call_s:.0f} s", "\n".join(stacks))
         late = [call for call in calls if call.seconds > pace.limit_s]
         if hung := next((call for call in late if not call.waits), None):
             return _Found(f"{hung.method} has not returned for {hung.seconds:.0f} s", hung.stack)
-        if lapse.batch is not None:
-            return _Found(f"a batch has been waiting for {lapse.seconds:.0f} s; no executor process is running it", "")
+        if overdue.batch is not None:
+            waits = f"a batch has been waiting for {overdue.seconds:.0f} s; no executor process is running it"
+            return _Found(waits, "")
         if late:
             since = datetime.now(UTC) - timedelta(seconds=late[0].seconds)
             what = f"{late[0].method} has been waiting since {since:%Y-%m-%dT%H:%M:%SZ}"

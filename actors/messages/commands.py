@@ -135,7 +135,9 @@ class FlushStatuses:
 
 @dataclass(frozen=True, slots=True)
 class ReadStatuses:
-    """To the status store: reply with StatusesRead once the status topic's current end is read, or too late."""
+    """To the status store: reply with StatusesRead once the status topic's current end is read, or could not be read in
+    time.
+    """
 
     op: OpId
     timeout_ms: int

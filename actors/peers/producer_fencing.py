@@ -48,9 +48,8 @@ class ProducerFencing:
         self._rounds = DaemonPool(MAX_ROUNDS, "fencing")
 
     def start(self, effect: FenceProducers) -> None:
-        """Begins a round; results in ProducersFenced, after `round_ms` at the latest. From then on it fences nothing.
-        No round is started while MAX_HUNG rounds of the connector hang. Raises RuntimeError if no thread can be
-        started.
+        """Begins a round, which results in ProducersFenced within `round_ms` and fences nothing afterwards. No round
+        is started while MAX_HUNG rounds of the connector hang. Raises RuntimeError if no thread can be started.
         """
         op, connector = effect.op, effect.connector
         with self._lock:
@@ -101,8 +100,8 @@ class ProducerFencing:
 
     def fence(self, connector: ConnectorName, config: Config, transactional_ids: Sequence[str],
               until: float = math.inf) -> None:
-        """Fences the producers. Blocks; raises ConnectError if one of them could not be fenced. Those that are not
-        fenced by `until` (time.monotonic) are not: tasks that were started later may be using their ids.
+        """Fences the producers. Blocks; raises ConnectError if one of them could not be fenced. After `until`
+        (time.monotonic), no more are fenced: tasks that were started later may be using their ids.
         """
         from spark_tasks.kafka.cluster import KafkaCluster  # noqa: PLC0415 - late, as it imports the data plane
         from spark_tasks.kafka.task_clients import connection_settings  # noqa: PLC0415

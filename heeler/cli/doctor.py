@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from heeler.cli.cluster.session import NO, client_of
+from heeler.cli.client.session import NO, client_of
 from heeler.cli.console.output import Format, print_data, print_table
 from heeler.cli.console.terminal import errors_without_trace, logging_disabled, shown_when_slow
 
@@ -95,8 +95,8 @@ def _of_worker(file: Path, overrides: Sequence[str]) -> Iterator[Finding]:
 
 def _running(url: str, urls: Sequence[str], profile: str | None) -> Iterator[Finding]:
     """A running worker: its health, and its clock compared with this machine's."""
-    from heeler.cli.cluster.responses import as_list, as_object, as_text
-    from heeler.cli.cluster.rest_client import RestError
+    from heeler.cli.client.responses import as_list, as_object, as_text
+    from heeler.cli.client.rest_client import RestError
     from heeler.doctor.findings import Finding, Verdict
 
     client = client_of(urls, profile, 0)

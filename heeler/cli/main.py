@@ -10,11 +10,11 @@ import click
 from typing_extensions import override
 
 from heeler.cli.broker import broker
+from heeler.cli.client.session import cluster_options, pass_on
 from heeler.cli.cluster.connectors import connectors
 from heeler.cli.cluster.loggers import loggers
 from heeler.cli.cluster.offsets import offsets
 from heeler.cli.cluster.plugins import plugins
-from heeler.cli.cluster.session import cluster_options, pass_on
 from heeler.cli.cluster.top import top
 from heeler.cli.cluster.validate import validate
 from heeler.cli.completion import completion

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from heeler.cli.cluster.session import FILES
+from heeler.cli.client.session import FILES
 from heeler.cli.console.safe_text import safe_json
 from heeler.cli.console.terminal import errors_without_trace, interrupting_signals, plugins_print_apart
 from heeler.cli.support.code_watch import ChangedError, CodeWatch

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from heeler.cli.cluster.brokers import asking_kafka, broker_options, broker_properties
+from heeler.cli.client.brokers import asking_kafka, broker_options, broker_properties
 from heeler.cli.console.terminal import errors_without_trace, interrupting_signals, shown_when_slow
 
 if TYPE_CHECKING:

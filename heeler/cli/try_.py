@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from heeler.cli.cluster.brokers import asking_kafka, broker_options, broker_properties
-from heeler.cli.cluster.session import FILES, NO
+from heeler.cli.client.brokers import asking_kafka, broker_options, broker_properties
+from heeler.cli.client.session import FILES, NO
 from heeler.cli.console.output import Format, print_data
 from heeler.cli.console.safe_text import safe, safe_json, safe_message
 from heeler.cli.console.terminal import (
@@ -97,7 +97,7 @@ def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mappi
 
     Raises SetupError and ConfigError.
     """
-    from heeler.cli.cluster.config_files import read_connectors
+    from heeler.cli.configs.config_files import read_connectors
     from heeler.worker.config import load_worker_config
     from heeler.worker.trial_plugins import plugins_for_trial
     from spark_tasks.config.auto_tasks import stored

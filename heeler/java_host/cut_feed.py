@@ -81,7 +81,7 @@ class CutFeed(Feed):
         reset = self._expected.get(place) != start
         frame = cut_records(*place, start, end, part, reset=reset)
         rows = 0 if part is None else len(part)
-        self._gave(place, end, rows, 0 if part is None else part.nbytes)
+        self._record_given(place, end, rows, 0 if part is None else part.nbytes)
         return frame
 
     def _collect(self) -> None:

@@ -133,10 +133,10 @@ class Discovery:
         self._plugin_path = ",".join(plugin_path)
         self._seen = {place: look(place, self.complaints.append, mode) for place in plugin_locations(plugin_path)}
         self._scans: set[PluginLocation] = set()  # where the host looks into every class
-        self._known = {place: self._recall(place) for place in self._seen}
+        self._known = {place: self._cached(place) for place in self._seen}
         self.host = make_host(self.host_path)
 
-    def _recall(self, place: PluginLocation) -> list[JavaPlugin] | None:
+    def _cached(self, place: PluginLocation) -> list[JavaPlugin] | None:
         """Its plugins, if they are known without the host."""
         seen = self._seen[place]
         known = _remembered(seen.digest)

@@ -155,10 +155,10 @@ class Feed:
 
     def _frame(self, place: TopicPartition, start: int, end: int, part: pa.RecordBatch) -> bytes:
         frame = records(*place, start, end, part, reset=self._expected.get(place) != start)
-        self._gave(place, end, len(part), part.nbytes)
+        self._record_given(place, end, len(part), part.nbytes)
         return frame
 
-    def _gave(self, place: TopicPartition, end: int, rows: int, size: int) -> None:
+    def _record_given(self, place: TopicPartition, end: int, rows: int, size: int) -> None:
         self._expected[place] = end
         self._positions.advance(place, end)
         self.given.append((rows, size))

@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from heeler.java_host.patience import Patience
 from heeler.java_host.source_splits import SourceSplits
+from heeler.java_host.time_budget import TimeBudget
 from heeler.java_host.topic_requests import TopicRequests
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.queue_writes import LetterCounts
@@ -34,7 +34,7 @@ from spark_tasks.plugins.api import TransactionSignal
 from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.java_source_split import JavaSourceResult
-from spark_tasks.sources.sound_records import SoundAppender
+from spark_tasks.sources.tolerant_appender import TolerantAppender
 
 _logger = logging.getLogger(__name__)
 _waiting: Final = RateLimitedLog(max_lines=1)
@@ -58,7 +58,7 @@ class FrameWriter:
         self._taking = taking
         self._appender: Appender | None = None
         self._member: TransactionMember | None = None
-        self._sound: SoundAppender | None = None
+        self._tolerant_appender: TolerantAppender | None = None
         self._closed = False
         self._tolerant = errors.tolerant
         self._refusals = Refusals(replace(errors, queue=""))
@@ -110,36 +110,36 @@ class FrameWriter:
                 self._appender.close()
         return self._appender
 
-    def write(self, batch: Batch, patience: Patience) -> bool:
+    def write(self, batch: Batch, budget: TimeBudget) -> bool:
         """Appends a frame. Returns False if that cannot be done in time, because too many records wait for Kafka or
         heeler's part of the chain has not ended: then it has to be called again with this frame.
         """
         taken = None
         if self._taking is not None and batch.cut is not None:
-            taken = self._taking.taken(batch.cut, patience)
+            taken = self._taking.taken(batch.cut, budget)
             if taken is None:
                 return False
         topics = batch.topics if taken is None else [topic for topic, *_ in taken.records]
         queues = [] if taken is None else [topic for topic, _ in taken.letters]
-        if not patience.wait(lambda seconds: self._knows(topics, queues, seconds)):
+        if not budget.wait(lambda seconds: self._knows(topics, queues, seconds)):
             return False
         appender = self._open()
-        if not patience.wait(lambda seconds: appender.flushed(seconds, but_for=BUFFER_BYTES)):
+        if not budget.wait(lambda seconds: appender.flushed(seconds, but_for=BUFFER_BYTES)):
             return False
-        if self._sound is None:
+        if self._tolerant_appender is None:
             limit = int(self._options.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
-            self._sound = SoundAppender(
+            self._tolerant_appender = TolerantAppender(
                 appender, self._cluster, limit, self._use, self._refusals if self._tolerant else None)
-        sound = self._sound
+        tolerant = self._tolerant_appender
         positions = AppendedPositions(batch.number, len(batch.raw), named=taken is not None) if batch.wanted else None
         if taken is not None:
-            for topic, letters in self._write_taken(sound, taken, positions):
+            for topic, letters in self._write_taken(tolerant, taken, positions):
                 appender.append(topic, None, letters, on_refusal=partial(self._letters.refused, topic))
         else:
-            self._write_converted(sound, batch, positions)
+            self._write_converted(tolerant, batch, positions)
         if positions is not None:
             self.positions.append(positions)
-        self._leave_out(sound)
+        self._leave_out(tolerant)
         self.offsets |= dict(batch.offsets)
         self.number, self.in_poll, self.signal = batch.number, batch.more, batch.signal
         if self._member is None:
@@ -150,7 +150,7 @@ class FrameWriter:
 
     def _knows(self, topics: Iterable[str], queues: Sequence[str], seconds: float) -> bool:
         """Whether the partitions of these topics are known, or an error that is raised again when records are appended.
-        A topic that is created is awaited. Invalid names are not looked up: SoundAppender refuses their records.
+        A topic that is created is awaited. Invalid names are not looked up: TolerantAppender refuses their records.
         `queues`: of dead letters. Raises UnknownTopicError if one of these does not exist any more.
         """
         until = time.monotonic() + seconds
@@ -176,23 +176,23 @@ class FrameWriter:
         return True
 
     def _write_taken(
-        self, sound: SoundAppender, taken: JavaSourceResult, positions: AppendedPositions | None
+        self, tolerant: TolerantAppender, taken: JavaSourceResult, positions: AppendedPositions | None
     ) -> Sequence[tuple[str, pa.RecordBatch]]:
         """Returns the dead letters."""
         count = size = 0
         for topic, partitions, raw in taken.records:
             rows = raw.column("offset").to_numpy()
-            landed = lost = None
+            on_append = lost = None
             if positions is not None and rows.min(initial=0) >= 0:
-                landed, lost = partial(_landed, positions, rows), partial(_lost, positions, rows)
-            appended, kept = sound.append(topic, partitions, raw, landed, lost)
-            if positions is not None and landed is not None:
+                on_append, lost = partial(_record_positions, positions, rows), partial(_lost, positions, rows)
+            appended, kept = tolerant.append(topic, partitions, raw, on_append, lost)
+            if positions is not None and on_append is not None:
                 positions.named(rows[kept], topic)
             count, size = count + len(appended), size + appended.nbytes
         self._count(taken.figures._replace(written=count, written_bytes=size))
         return taken.letters
 
-    def _write_converted(self, sound: SoundAppender, batch: Batch, positions: AppendedPositions | None) -> None:
+    def _write_converted(self, tolerant: TolerantAppender, batch: Batch, positions: AppendedPositions | None) -> None:
         count = size = 0
         for which, topic in enumerate(batch.topics):
             rows = np.flatnonzero(batch.topic == which)
@@ -200,10 +200,10 @@ class FrameWriter:
             partitions = batch.partition[rows]
             if partitions.min(initial=0) < -1:
                 raise DataError(f"a record for topic {topic} has the invalid partition {partitions.min()}")
-            landed = partial(_landed, positions, rows) if positions is not None else None
+            on_append = partial(_record_positions, positions, rows) if positions is not None else None
             lost = partial(_lost, positions, rows) if positions is not None else None
             given = None if (partitions == -1).all() else partitions
-            appended, kept = sound.append(topic, given, raw, landed, lost)
+            appended, kept = tolerant.append(topic, given, raw, on_append, lost)
             if positions is not None:
                 positions.refused(np.delete(rows, kept))
             count, size = count + len(appended), size + appended.nbytes
@@ -220,19 +220,19 @@ class FrameWriter:
         self.records += figures.written
         self.size += figures.written_bytes
 
-    def flush(self, patience: Patience) -> bool:
+    def flush(self, budget: TimeBudget) -> bool:
         """Waits until all records are acknowledged. Returns whether they are. Raises the first error."""
         appender = self._open()
-        self.flushed = self.flushed or patience.wait(appender.flushed)
-        if self.flushed and self._sound is not None:
-            self._leave_out(self._sound)
+        self.flushed = self.flushed or budget.wait(appender.flushed)
+        if self.flushed and self._tolerant_appender is not None:
+            self._leave_out(self._tolerant_appender)
         if self.flushed:
             complete(self.acknowledged, [])
         return self.flushed
 
-    def _leave_out(self, sound: SoundAppender) -> None:
+    def _leave_out(self, tolerant: TolerantAppender) -> None:
         """Does not count records that brokers have refused."""
-        count, size = sound.collect()
+        count, size = tolerant.collect()
         if count:
             self._count(SplitFigures(0, 0, -count, -size))
 
@@ -244,11 +244,11 @@ class FrameWriter:
         complete(self.acknowledged, [])
 
 
-def _landed(
+def _record_positions(
     positions: AppendedPositions, rows: Rows, partition: int, some: Rows, offset: int,
 ) -> None:  # fmt: skip
     """Records the positions of `some` of the rows, from `offset` on."""
-    positions.landed(rows[some], partition, offset)
+    positions.appended(rows[some], partition, offset)
 
 
 def _lost(positions: AppendedPositions, rows: Rows, some: Rows) -> None:

@@ -61,7 +61,7 @@ class HostLiveness:
 
     def _connect(self) -> tuple[Connection, threading.Event] | None:
         """A connection, as soon as the JVM accepts it, and the event of its end. A JVM that accepts none within the
-        limit is silent as well. None if it is, or has ended.
+        limit is silent as well. None if the JVM is silent or has ended.
         """
         waited_s = 0.0
         while self._process.alive:

@@ -1,7 +1,7 @@
 """Records of dead letters that are put into a Java sink together: their frames, and which of them the sink has stored.
 
-A sink stores records when it pleases, and says so by the offsets that it would commit. Those of a partition have to
-ascend, so letters that are not in the order of their records are in several rounds.
+A sink decides itself when it stores records, and reports that by the offsets that it would commit. Those of a partition
+have to ascend, so letters that are not in the order of their records are in several rounds.
 """
 
 from __future__ import annotations

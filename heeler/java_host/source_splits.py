@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-from heeler.java_host.patience import Patience
+from heeler.java_host.time_budget import TimeBudget
 from spark_tasks.data.host_records import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.queue_topic import QueueTopic
@@ -30,7 +30,7 @@ class SourceSplits:
         self._queue = QueueTopic(errors)
         self._cancelled = False
 
-    def taken(self, records: CutRecords, patience: Patience) -> JavaSourceResult | None:
+    def taken(self, records: CutRecords, budget: TimeBudget) -> JavaSourceResult | None:
         """Runs a split and returns its result; None if it has not ended in time: the next call with these records waits
         for the same one. A further call returns the same result, except after `doubt` or `withdraw`. Raises the split's
         errors, and ConnectError after `cancel`.
@@ -40,7 +40,7 @@ class SourceSplits:
         batch = self.batch
         if batch is None or self._of is not records:
             batch = self._submit(records)
-        if not patience.wait(lambda seconds: ended(batch, seconds)):
+        if not budget.wait(lambda seconds: ended(batch, seconds)):
             return None
         self.batch = None
         try:

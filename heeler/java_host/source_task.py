@@ -25,10 +25,10 @@ from heeler.java_host.connection import Event, JavaPluginError
 from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
-from heeler.java_host.patience import Patience
 from heeler.java_host.session import Session, order, unexpected
 from heeler.java_host.source_splits import SourceSplits
 from heeler.java_host.task import JavaTask
+from heeler.java_host.time_budget import TimeBudget
 from heeler.java_host.topic_requests import TopicRequests
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import running
@@ -134,7 +134,7 @@ class JavaSourceTask(JavaTask):
                 with suppress(HostGoneError):  # what has arrived before is still written
                     session.connection.tell("pause" if self._paused else "resume")
                 self._polls = not self._paused
-            return self._progress(session, self._step(session, Patience(STEP_S)))
+            return self._progress(session, self._step(session, TimeBudget(STEP_S)))
         except HostGoneError as gone:
             return self._failed(self._reason(gone))
         except Exception as error:  # noqa: BLE001 - Kafka's, and the plugin's
@@ -147,7 +147,7 @@ class JavaSourceTask(JavaTask):
         failure = self._arrivals.failure
         return gone if failure is None else unexpected(failure)
 
-    def _step(self, session: Session, patience: Patience, *, stopping: bool = False) -> FrameWriter | None:
+    def _step(self, session: Session, budget: TimeBudget, *, stopping: bool = False) -> FrameWriter | None:
         """Appends received frames, up to one that ends a transaction, and commits them when all are acknowledged. Only
         commits if whole polls are appended already. While `stopping`, waits for frames until the event "drained".
         Returns what is committed now; None if it stays open, for the next step.
@@ -159,7 +159,7 @@ class JavaSourceTask(JavaTask):
             writer.close()
         end = None
         if writer.number is None or writer.in_poll:
-            end = self._append(session, writer, patience, stopping=stopping)
+            end = self._append(session, writer, budget, stopping=stopping)
         drained = stopping and self._arrivals.drained
         error = None if end is None or drained else unexpected(end)
         if error is not None and (self._held.cancelled or not self._is_whole(writer, error)):
@@ -169,7 +169,7 @@ class JavaSourceTask(JavaTask):
             final = False
         elif writer.number is None:
             final = self._settle(finish=False)
-        elif (writer.in_poll and error is None) or not self._flush(writer, patience):
+        elif (writer.in_poll and error is None) or not self._flush(writer, budget):
             return None
         else:
             final = self._commit(writer)
@@ -180,7 +180,7 @@ class JavaSourceTask(JavaTask):
             self._acknowledge(session, self._unacknowledged)
         return writer
 
-    def _append(self, session: Session, writer: FrameWriter, patience: Patience, *, stopping: bool) -> Event | None:
+    def _append(self, session: Session, writer: FrameWriter, budget: TimeBudget, *, stopping: bool) -> Event | None:
         """Appends frames. Returns the event after them, if it ends them. A poll of several frames, which may turn out
         to be incomplete, is kept apart from earlier ones.
         """
@@ -194,7 +194,7 @@ class JavaSourceTask(JavaTask):
                 return event
             if event.more and not writer.in_poll and writer.number is not None:
                 break
-            if not writer.write(event, patience):
+            if not writer.write(event, budget):
                 self._held_up = self._held_up or running()
                 break
             self._held_up = None
@@ -226,9 +226,9 @@ class JavaSourceTask(JavaTask):
         self._acknowledged_at = time.monotonic()
         session.connection.tell("acknowledge", frame=frame, places=[position.to_json() for position in positions])
 
-    def _flush(self, writer: FrameWriter, patience: Patience) -> bool:
+    def _flush(self, writer: FrameWriter, budget: TimeBudget) -> bool:
         """Returns whether all that was appended is acknowledged."""
-        if not writer.flushed and writer.flush(patience):
+        if not writer.flushed and writer.flush(budget):
             self._delivery.written([writer])
         return writer.flushed
 
@@ -371,12 +371,12 @@ class JavaSourceTask(JavaTask):
 
     def _drain(self, session: Session) -> None:
         """Commits all that the host still sends. Raises RetriableError if that takes too long."""
-        patience = Patience(self._stop_s)
+        budget = TimeBudget(self._stop_s)
         while True:
-            written = self._step(session, patience, stopping=True)
+            written = self._step(session, budget, stopping=True)
             if self._writer is None and self._arrivals.drained:
                 break
-            if patience.over and (written is None or written.number is None):
+            if budget.spent and (written is None or written.number is None):
                 raise RetriableError("Kafka or the transforms did not take the remaining records in time")
         if self._settle(finish=True) and self._unacknowledged is not None:
             self._acknowledge(session, self._unacknowledged)

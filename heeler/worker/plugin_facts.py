@@ -47,7 +47,7 @@ class PluginFacts:
         self._lock = threading.Lock()
         self._max_facts = max_facts
         self._facts: OrderedDict[bytes, tuple[Future[Any], float]] = OrderedDict()  # the last one was used last
-        self._forgotten = 0
+        self._evicted = 0
         self._descriptions: dict[Hashable, tuple[Future[Any], float]] = {}  # in progress
 
     def connector_type(self, config: Config | None, *, waits: bool = True) -> Literal["source", "sink", "unknown"]:
@@ -58,7 +58,7 @@ class PluginFacts:
         which = given.get("connector.class"), given.get("connector.plugin.version")
         found = "unknown"
         with suppress(TimeoutError):
-            look_up = _or("unknown", lambda: self._plugins.connector_type(given))
+            look_up = _or_default("unknown", lambda: self._plugins.connector_type(given))
             found = self._fact(which, look_up, self._wait_s, waits=waits)
         return cast("Literal['source', 'sink', 'unknown']", found)
 
@@ -70,7 +70,7 @@ class PluginFacts:
             return plugin.version if plugin is not None else None
 
         with suppress(TimeoutError):
-            return self._fact((kind, name, wanted), _or(None, look_up), self._wait_s)
+            return self._fact((kind, name, wanted), _or_default(None, look_up), self._wait_s)
         return None
 
     def all(self) -> Sequence[PluginInfo]:
@@ -100,7 +100,7 @@ class PluginFacts:
     def known(self) -> int:
         """Returns the number of answers so far. An answer that was given before may change with it."""
         with self._lock:
-            return self._forgotten + sum(fact.done() for fact, _ in self._facts.values())
+            return self._evicted + sum(fact.done() for fact, _ in self._facts.values())
 
     def _fact(self, which: Hashable, look_up: Callable[[], T], wait_s: float, *, waits: bool = True) -> T:
         """Raises TimeoutError if it is not known in time, and the errors of `look_up`."""
@@ -124,10 +124,10 @@ class PluginFacts:
         if oldest is None:
             raise TimeoutError
         del self._facts[oldest]
-        self._forgotten += 1
+        self._evicted += 1
 
 
-def _or(unknown: T, look_up: Callable[[], T]) -> Callable[[], T]:
+def _or_default(unknown: T, look_up: Callable[[], T]) -> Callable[[], T]:
     """Returns a look-up that answers `unknown` after an error: the pages that ask are about other plugins, too."""
 
     def guarded() -> T:

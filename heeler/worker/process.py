@@ -252,7 +252,7 @@ class Worker:
                             ("offset", self._offsets_ready)):
             topic = self.config[f"{name}.storage.topic"]
             wait_for(ready, self.halting, partial(
-                _logger.warning, "The %s topic %s has not been read to its end yet. The worker starts when it has been",
+                _logger.warning, "The %s topic %s has not been read to its end yet; the worker starts after that",
                 name, topic))
 
     def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> None:

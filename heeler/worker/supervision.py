@@ -41,8 +41,8 @@ class Supervision:
         """The restart policy of a connector; with invalid settings, it is not restarted."""
         parsed = self._of(connector)
         if parsed.error is not None:
-            _logger.warning("Not restarted automatically, because its settings for that are invalid: %s", parsed.error,
-                            extra={"heeler_about": connector.get("name")})
+            _logger.warning("Not restarted automatically, because its errors.restart.* settings are invalid: %s",
+                            parsed.error, extra={"heeler_about": connector.get("name")})
         return parsed.restarts
 
     def progress_s(self, connector: Config) -> float:

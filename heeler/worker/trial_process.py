@@ -1,6 +1,6 @@
 """A trial of a connector's configuration (POST /connectors/try), in a process of its own, so that everything that a
 plugin does there ends with the trial, processes included. On Linux, its parent is a reaper, which also finds those that
-have left the process group; elsewhere, these go on.
+have left the process group; elsewhere, those keep running.
 """
 
 from __future__ import annotations

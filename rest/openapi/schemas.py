@@ -103,7 +103,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Replay": an_object("", dry_run={"type": "boolean", "default": False}, values={
         "type": "boolean", "default": False, "description": "Whether samples of a dry run contain keys and values."},
         keeps_no_offsets={"type": "boolean", "default": False, "description": (
-            "That the connector finds no position in its target, although its task overrides open and preCommit.")},
+            "Confirms that the connector keeps no position in its target, although its task overrides open and "
+            "preCommit.")},
         limit={**NUMBER, "minimum": 1}, filter=an_object(
             "", topics=listed(TEXT), stages=listed(TEXT), exception=TEXT, message=TEXT, **{"from": _MOMENT},
             to=_MOMENT, partition=NUMBER, first_offset=NUMBER, last_offset=NUMBER)),

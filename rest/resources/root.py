@@ -21,7 +21,7 @@ def blueprint(context: ResourceContext) -> Blueprint:
     @routes.get("/health")
     def health() -> Response:
         code, status, message = context.herder.health()
-        # Extensions of heeler: what has problems on a healthy worker, and what has none but does nothing either.
+        # Extensions of heeler: tasks of a healthy worker that have problems, and tasks that only wait for data.
         more = {"degraded": list(view.degraded()), "waiting": list(view.waiting())}
         shown = {name: entries for name, entries in more.items() if entries}
         return json_response({"status": status, "message": message, **shown}, code)

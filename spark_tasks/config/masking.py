@@ -142,7 +142,7 @@ class Secrets:
                     _add(self._index, forms[value])
                 known[value] = _size(forms[value])
                 known.move_to_end(value)
-            if any([_lightened(known, len(new)), _shortened(known, VALUES_EACH), _shortened(self._values, OWNERS)]):
+            if any([_evict_oldest(known, len(new)), _shortened(known, VALUES_EACH), _shortened(self._values, OWNERS)]):
                 self._forms = {value: self._forms[value] for values in self._values.values() for value in values}
                 self._index = _index(self._forms)
 
@@ -196,7 +196,7 @@ def _shortened(known: OrderedDict[Any, Any], limit: int) -> bool:
     return True
 
 
-def _lightened(known: OrderedDict[str, int], newest: int) -> bool:
+def _evict_oldest(known: OrderedDict[str, int], newest: int) -> bool:
     """Removes the oldest values if the forms of all have more than SIZE_EACH bytes, but not the `newest`. Returns
     whether values were removed.
     """

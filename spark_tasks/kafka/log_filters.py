@@ -99,7 +99,7 @@ class ConnectionLines(logging.Filter):
         return False
 
 
-def _no_slow_step(record: logging.LogRecord) -> bool:
+def _without_slow_steps(record: logging.LogRecord) -> bool:
     """Whether to log a line: not if it is about a slow step, unless DEBUG is enabled."""
     enabled = logging.getLogger(EVENT_LOOP).isEnabledFor(logging.DEBUG)
     return enabled or "blocking the event loop" not in str(record.msg)
@@ -137,7 +137,7 @@ def install() -> None:
     """Sets up kafka-python's loggers. May be called again."""
     for name in SILENT:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    logging.getLogger(EVENT_LOOP).addFilter(_no_slow_step)
+    logging.getLogger(EVENT_LOOP).addFilter(_without_slow_steps)
     for name in WITH_CONTENTS:
         logging.getLogger(name).addFilter(without_contents)
     for name in LOGGERS:

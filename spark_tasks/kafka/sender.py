@@ -68,7 +68,7 @@ class _PartitionQueue:
     def ready(self) -> bool:
         return bool(self.waiting) and not self.failed and not self.pausing
 
-    def may_have_sent(self, max_in_flight: int) -> int:
+    def in_flight_limit(self, max_in_flight: int) -> int:
         """Returns how many batches may be in flight, at most `max_in_flight`.
 
         Only one until the leader has acknowledged the first batch: until then it accepts any sequence number, and would
@@ -167,7 +167,7 @@ class Sender:
         """Returns the partitions with a batch to send, by connection. Starts a lookup for each unknown leader."""
         by_connection: dict[_Connection, list[TopicPartition]] = defaultdict(list)
         for partition, queue in self._queues.items():
-            if queue.ready and len(queue.sent) < queue.may_have_sent(self._in_flight_per_partition):
+            if queue.ready and len(queue.sent) < queue.in_flight_limit(self._in_flight_per_partition):
                 leader = self._cluster.known_leader(*partition)
                 if leader is None:
                     queue.pausing = True

@@ -85,7 +85,7 @@ class SinkPipeline(ConfiguredPipeline):
                 batches = tombstones.together(batches)
         return batches
 
-    def _tells_nulls_apart(self, part: str) -> bool:
+    def _distinguishes_nulls(self, part: str) -> bool:
         """Whether something after the converters tells a key or value without a schema from a null with one."""
         return self.keeps_tombstones_apart or part in self.stages.chain.reads
 
@@ -160,12 +160,12 @@ class SinkPipeline(ConfiguredPipeline):
             connect = _connect_batch(topic, partition, raw, key, value)
             return tombstones.apart(connect, raw, [
                 part for part in ("key", "value")
-                if self._tells_nulls_apart(part) and not getattr(self.stages, part).nulls_have_schema])
+                if self._distinguishes_nulls(part) and not getattr(self.stages, part).nulls_have_schema])
 
     def _read(self, part: str, topic: str, raw: pa.RecordBatch, known: Known = NONE_KNOWN) -> Column:
         array = raw.column(part)
         converter: Converter = getattr(self.stages, part)
-        if array.null_count == len(array) and not (converter.nulls_have_schema and self._tells_nulls_apart(part)):
+        if array.null_count == len(array) and not (converter.nulls_have_schema and self._distinguishes_nulls(part)):
             return pa.nulls(len(array)), {}
         name, kind = type(converter).__name__, FailedStage[f"{part.upper()}_CONVERTER"]
         with stage(kind, self.stages.names[part], f"{part} of record {{}} cannot be read by {name}"):

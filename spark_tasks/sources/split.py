@@ -34,8 +34,8 @@ from spark_tasks.pipeline.errors.failures import Failure
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
 from spark_tasks.plugins.spark_task import as_spark_task
 from spark_tasks.sources.delivery import Lane
-from spark_tasks.sources.sound_records import SoundAppender
 from spark_tasks.sources.stream_offsets import StreamOffset, plain
+from spark_tasks.sources.tolerant_appender import TolerantAppender
 
 _FIRST_TUPLES = 100  # in the first batch, while the size of rows is unknown
 _MAX_TUPLES = 10_000
@@ -156,7 +156,7 @@ class RecordWriter:
                                   admit=None if member is None else member.admit, **job.appender)
         self.refusals = Refusals(job.errors)
         self._limit = int(job.appender.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
-        self._sound = SoundAppender(
+        self._tolerant_appender = TolerantAppender(
             self._appender, self._cluster, self._limit, self._use, self.refusals if job.errors.tolerant else None)
         self.read = 0  # before the transforms
         self.read_bytes = 0
@@ -210,17 +210,17 @@ class RecordWriter:
         """Appends the letters with the other records: in their transaction, if any. Returns whether brokers have
         refused records since the last call.
         """
-        refused = self._sound.refused
+        refused = self._tolerant_appender.refused
         while True:
-            count, size = self._sound.collect()
+            count, size = self._tolerant_appender.collect()
             self.records -= count
             self.size -= size
             self.refusals.send(self._append_letters)
-            if not self._sound.refused:
+            if not self._tolerant_appender.refused:
                 return refused
 
     def _append(self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch) -> None:
-        appended, _ = self._sound.append(topic, partitions, raw)
+        appended, _ = self._tolerant_appender.append(topic, partitions, raw)
         self.records += len(appended)
         self.size += size_of(appended)
 

@@ -127,7 +127,7 @@ class SourceTask(TaskRunner):
         if self._batch.cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
         if self._delivery.owes:
-            return self._retry_state.pause() or self._write_owed()
+            return self._retry_state.pause() or self._write_pending()
         if self._batch.future is not None:
             return self._collect()
         if self._delivery.suspended:
@@ -195,7 +195,7 @@ class SourceTask(TaskRunner):
         due_ms = self._delivery.due_ms
         return Progress(idle_ms=pause if due_ms is None else max(1, min(pause, int(due_ms))))
 
-    def _write_owed(self) -> Progress:
+    def _write_pending(self) -> Progress:
         try:
             self._settle(finish=False)
         except Exception as error:  # noqa: BLE001 - plugin code

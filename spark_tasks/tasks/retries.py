@@ -110,10 +110,10 @@ class RetryState:
         wait_ms = retries.wait_ms
         if self._limits.timeout_ms and isinstance(error, StageOutageError):
             self._since = self._since or now
-            limited = self._limits.wait_ms(retries.failures, (now - self._since) * 1000, random.random())  # noqa: S311
-            if limited is None:
+            outage_wait_ms = self._limits.wait_ms(retries.failures, (now - self._since) * 1000, random.random())  # noqa: S311
+            if outage_wait_ms is None:
                 raise ToleranceExceededError(f"Tolerance exceeded in error handler: {error}") from error
-            wait_ms = limited
+            wait_ms = outage_wait_ms
         self._retries = retries
         self._metrics.failed(error, "spark" if isinstance(error, SparkLostError) else "task", again=True)
         self._until = now + wait_ms / 1000

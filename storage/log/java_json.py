@@ -111,18 +111,18 @@ def _text(data: bytes) -> str:
         return data.removeprefix(_BOM).decode(errors=_LENIENT)
 
 
-def _odd_characters(error: UnicodeError) -> tuple[str, int]:
+def _decode_leniently(error: UnicodeError) -> tuple[str, int]:
     """Reads UTF-8 as Jackson does: characters may be longer than necessary, or beyond Unicode's."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
-    character, size = _odd_character(error.object[error.start : error.start + 4])
+    character, size = _lenient_character(error.object[error.start : error.start + 4])
     return character, error.start + size
 
 
-codecs.register_error(_LENIENT, _odd_characters)
+codecs.register_error(_LENIENT, _decode_leniently)
 
 
-def _odd_character(data: bytes) -> tuple[str, int]:
+def _lenient_character(data: bytes) -> tuple[str, int]:
     """The character with which the bytes begin, and its size; _BAD if Jackson accepts none."""
     first = data[0]
     size = 2 if first & 0xE0 == 0xC0 else 3 if first & 0xF0 == 0xE0 else 4 if first & 0xF8 == 0xF0 else 1

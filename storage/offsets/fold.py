@@ -32,7 +32,7 @@ class KeyedValue(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Stored:
     """One source partition, with the records of all keys that mean it: the last one of each key in each of the topic's
-    partitions. (A key is in several if the topic has got more partitions.)
+    partitions. (A key is in several if partitions were added to the topic.)
 
     Records in different partitions of the topic are ordered by their timestamps, so that the result does not depend on
     the order in which the partitions are read.

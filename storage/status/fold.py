@@ -88,7 +88,7 @@ def _connector(draft: _Draft, key: str, value: bytes | None) -> bool:
     else:
         status = parse_status(connector, value)
         current = draft.connectors.get(connector)
-        if current is None or not _outlived(status, current):
+        if current is None or not _superseded(status, current):
             draft.connectors[connector] = status
     return True
 
@@ -116,7 +116,7 @@ def _stale(status: Status, current: Status) -> bool:
     Statuses of the same worker are in order. Kafka Connect compares generations for these, too. So it shows a task as
     running although the worker gave it up outside the group, or in the generation in which it had started the task.
     """
-    return _outlived(status, current) or (
+    return _superseded(status, current) or (
         status.worker_id != current.worker_id
         and status.state is State.UNASSIGNED
         and current.state is State.RUNNING
@@ -124,7 +124,7 @@ def _stale(status: Status, current: Status) -> bool:
     )
 
 
-def _outlived(status: Status, current: Status) -> bool:
+def _superseded(status: Status, current: Status) -> bool:
     """Whether another worker has written a status in a later generation than the one in which the item was given up.
 
     Only for UNASSIGNED, and for statuses written outside the group: generations start again if a group was empty for a

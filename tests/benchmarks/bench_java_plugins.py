@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Producer
 
-from heeler.cli.cluster.rest_client import RestClient
+from heeler.cli.client.rest_client import RestClient
 from heeler.cli.support.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.guard import GuardedProcess

@@ -32,7 +32,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.rest_client import RestError
 from heeler.cli.support.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.connectors.verify import read_summary

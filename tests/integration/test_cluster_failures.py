@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 
 import pytest
 
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.rest_client import RestError
 from tests.rigs.cluster import Cluster
 from tests.rigs.support import wait_until
 from tests.rigs.workers import READY_S
@@ -101,6 +102,7 @@ def test_a_leader_that_is_restarted_under_load_gives_its_work_away_and_gets_some
         assert leader.wait(30) == 0, leader.tail()
     with nothing_twice(cluster):
         back(leader)
+    assert re.search(rf"as leader: .*; workers joined: \S+:{leader.port}\b", cluster.leader().log.read_text())
 
 
 @pytest.mark.nightly

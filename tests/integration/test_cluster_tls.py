@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from heeler.cli.cluster.rest_client import RestClient
+from heeler.cli.client.rest_client import RestClient
 from rest.server.tls import client_context
 from tests.rigs.cluster import SCHEMALESS, Cluster
 from tests.rigs.serving import make_certificates

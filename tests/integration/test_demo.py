@@ -29,7 +29,7 @@ SHARE = f"assigned {MOVED}, revoked {MOVED}, now running {SIZES}"
 HAPPENED = (
     r"REST listens on \S+", r"Created topic \S+ for .*",
     r"heeler worker \S+ of group \S+ started: version \S+, Kafka cluster \S+ at \S+",
-    r"Joined group at generation \d+ with protocol sessioned as leader: " + SHARE,
+    r"Joined group at generation \d+ with protocol sessioned as leader: " + SHARE + r"(; workers: \S+)?",
     r"Connector (created|deleted)", r"Task configurations changed: \d+ tasks?", r"(Connector|Task) (started|stopped)",
     r"Created topic \S+ with \d+ partitions", r"Columns inferred from .*",
     r"Spark started in [\d.]+ s with \d+ slots", r"Stopping: .*", r"heeler worker stopped",

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.rest_client import RestError
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from tests.rigs.cluster import SETTLE_S, Cluster
 from tests.rigs.connector_states import states_of

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.rest_client import RestError
 from tests.golden import validate_jar
 from tests.rigs.connector_states import states_of
 from tests.rigs.java_connectors import FILE_SOURCE, MODE, SLOW_S, counting, jvm, numbers, offsets, wait_offset

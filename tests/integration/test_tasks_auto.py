@@ -7,7 +7,7 @@ import json
 import pyarrow.dataset as ds
 import pytest
 
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.rest_client import RestError
 from tests.rigs.cluster import Cluster
 from tests.rigs.scrape import metrics
 from tests.rigs.support import wait_until

@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.rest_client import RestError
 from tests.rigs.connector_states import states_of
 from tests.rigs.failing_sources import FAILED, RUNNING, STOPPED, failing, hanging
 from tests.rigs.support import wait_until

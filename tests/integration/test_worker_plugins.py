@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.rest_client import RestError
 from tests.rigs.workers import JSON, PLUGINS
 
 pytestmark = pytest.mark.integration

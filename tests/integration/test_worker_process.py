@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.rest_client import RestError
 from heeler.cli.support.worker_process import WorkerProcess
 from heeler.embedded_kafka.ports import free_port
 from spark_tasks.connectors.verify import read_summary

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from heeler.cli.cluster.rest_client import RestClient, RestError
+from heeler.cli.client.rest_client import RestClient, RestError
 from heeler.cli.support.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from tests.rigs.connector_states import states_of

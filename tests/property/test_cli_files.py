@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heeler.cli.cluster.config_files import ENDINGS, ConfigFileError, parse_connectors
-from heeler.cli.cluster.plan import Action, mask_of, masked, plan
+from heeler.cli.configs.config_files import ENDINGS, ConfigFileError, parse_connectors
+from heeler.cli.configs.masks import mask_of
+from heeler.cli.configs.plan import Action, masked, plan
 from heeler.cli.console.output import Format, data_text
 from heeler.cli.console.safe_text import safe, unsafe
 

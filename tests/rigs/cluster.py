@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.rest_client import RestError
 from heeler.cli.support.worker_process import WorkerProcess
 from spark_tasks.connectors.intervals import SequenceSummary
 from spark_tasks.connectors.verify import read_summary

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heeler.cli.cluster.rest_client import ConnectClient, RestError, path_of
+from heeler.cli.client.rest_client import ConnectClient, RestError, path_of
 
 
 def states_of(rest: ConnectClient, name: str) -> list[str]:

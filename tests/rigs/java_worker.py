@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from heeler.cli.cluster.rest_client import RestClient, RestError
+from heeler.cli.client.rest_client import RestClient, RestError
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.jars import JarSet, classpath, resolve
 from heeler.embedded_kafka.java import find_java

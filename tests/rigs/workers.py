@@ -34,7 +34,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from heeler.cli.cluster.rest_client import RestClient, RestError
+from heeler.cli.client.rest_client import RestClient, RestError
 from heeler.cli.support.worker_process import WorkerProcess
 from tests.rigs.connector_states import states_of
 from tests.rigs.nursery import launcher

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from heeler.cli.cluster.create import post
-from heeler.cli.cluster.session import (
+from heeler.cli.client.session import (
     FILES,
     NO,
     YES,
@@ -20,12 +19,13 @@ from heeler.cli.cluster.session import (
     confirm,
     each,
 )
+from heeler.cli.cluster.create import post
 from heeler.cli.console.safe_text import safe, safe_message
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.config_files import Wanted
-    from heeler.cli.cluster.plan import Change
+    from heeler.cli.configs.config_files import Wanted
+    from heeler.cli.configs.plan import Change
 
 _SIGNS: Final = {"create": ("+", "green"), "change": ("~", "yellow"), "delete": ("-", "red")}
 _DONE: Final = {"create": "created", "change": "changed", "delete": "deleted"}
@@ -45,9 +45,9 @@ def apply(
     exit_code: bool, yes: bool,
 ) -> int:
     """Make the connectors match files (JSON, YAML, properties) or folders of files. Shows the difference first."""
-    from heeler.cli.cluster.config_files import read_connectors
-    from heeler.cli.cluster.plan import Action, plan
-    from heeler.cli.cluster.responses import as_config, as_object, expanded
+    from heeler.cli.client.responses import as_config, as_object, expanded
+    from heeler.cli.configs.config_files import read_connectors
+    from heeler.cli.configs.plan import Action, plan
 
     if not paths and not more:
         raise click.UsageError("Specify files or folders.")
@@ -79,8 +79,9 @@ def _hidden(
     session: ClusterSession, changes: Sequence[Change], wanted: Mapping[str, Wanted],
     there: Mapping[str, Mapping[str, str]],
 ) -> list[Change]:
-    from heeler.cli.cluster.plan import mask_of, masked, secrets_of
-    from heeler.cli.cluster.secret_keys import SecretKeys
+    from heeler.cli.client.secret_keys import SecretKeys
+    from heeler.cli.configs.masks import mask_of, secrets_of
+    from heeler.cli.configs.plan import masked
     from spark_tasks.config.masking import process_secrets
 
     secret = SecretKeys(session)
@@ -98,7 +99,7 @@ def _hidden(
 
 
 def _show(session: ClusterSession, changes: Sequence[Change], *, final: bool) -> None:
-    from heeler.cli.cluster.plan import Action, counts
+    from heeler.cli.configs.plan import Action, counts
     from heeler.cli.console.output import Format, print_data
 
     if session.format is not Format.TABLE:
@@ -119,8 +120,8 @@ def _show(session: ClusterSession, changes: Sequence[Change], *, final: bool) ->
 
 
 def _do(session: ClusterSession, change: Change, wanted: Mapping[str, Wanted]) -> None:
-    from heeler.cli.cluster.plan import Action
-    from heeler.cli.cluster.rest_client import path_of
+    from heeler.cli.client.rest_client import path_of
+    from heeler.cli.configs.plan import Action
 
     if change.action is Action.CREATE:  # fails if somebody else has created it meanwhile
         post(session, wanted[change.name])

@@ -9,11 +9,7 @@ from typing import Any
 
 import click
 
-from heeler.cli.cluster.apply import apply
-from heeler.cli.cluster.create import create
-from heeler.cli.cluster.delete import delete
-from heeler.cli.cluster.replay import replay
-from heeler.cli.cluster.session import (
+from heeler.cli.client.session import (
     NO,
     ChangeMade,
     ClusterSession,
@@ -22,6 +18,10 @@ from heeler.cli.cluster.session import (
     connector_argument,
     each,
 )
+from heeler.cli.cluster.apply import apply
+from heeler.cli.cluster.create import create
+from heeler.cli.cluster.delete import delete
+from heeler.cli.cluster.replay import replay
 from heeler.cli.cluster.status import status
 from heeler.cli.console.safe_text import safe
 
@@ -40,7 +40,7 @@ for command in (apply, create, delete, replay, status):
 @cluster_command
 def list_(session: ClusterSession, show_secrets: bool) -> None:
     """List all connectors with their states. Passwords are hidden."""
-    from heeler.cli.cluster.responses import as_list, as_status, expanded
+    from heeler.cli.client.responses import as_list, as_status, expanded
     from heeler.cli.console.output import Format
 
     listed = expanded(session.call("GET", "/connectors", query={"expand": ["status", "info"]}))
@@ -58,8 +58,8 @@ def list_(session: ClusterSession, show_secrets: bool) -> None:
 
 
 def _without_secrets(session: ClusterSession, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    from heeler.cli.cluster.responses import as_config, as_object
-    from heeler.cli.cluster.secret_keys import SecretKeys
+    from heeler.cli.client.responses import as_config, as_object
+    from heeler.cli.client.secret_keys import SecretKeys
 
     secret, hidden = SecretKeys(session), {}
     for name, parts in found.items():
@@ -78,9 +78,9 @@ def _without_secrets(session: ClusterSession, found: Mapping[str, Mapping[str, A
 @cluster_command
 def show(session: ClusterSession, connector: str, show_secrets: bool) -> None:
     """Show a connector's configuration and state. Passwords are hidden."""
-    from heeler.cli.cluster.responses import as_config, as_object, as_status, as_text
-    from heeler.cli.cluster.rest_client import RestError, path_of
-    from heeler.cli.cluster.secret_keys import SecretKeys
+    from heeler.cli.client.responses import as_config, as_object, as_status, as_text
+    from heeler.cli.client.rest_client import RestError, path_of
+    from heeler.cli.client.secret_keys import SecretKeys
     from heeler.cli.console.output import Format
 
     response = as_object(session.call("GET", path_of("connectors", connector)), "a connector")
@@ -110,7 +110,7 @@ def _target(verb: str, done: str, doc: str) -> None:
     @connector_argument(several=True)
     @cluster_command
     def change(session: ClusterSession, connectors: tuple[str, ...]) -> int:
-        from heeler.cli.cluster.rest_client import path_of
+        from heeler.cli.client.rest_client import path_of
 
         def act(name: str) -> ChangeMade:
             return ChangeMade(done, session.call("PUT", path_of("connectors", name, verb)))
@@ -132,8 +132,8 @@ _target("stop", "stopped", "Stop connectors and end their tasks, as offsets set 
 def restart(
     session: ClusterSession, connectors: tuple[str, ...], include_tasks: bool, only_failed: bool, task: int | None
 ) -> int:
-    """Restart connectors, also with their tasks, or only those that have failed."""
-    from heeler.cli.cluster.rest_client import path_of
+    """Restart connectors, optionally with their tasks, or only what has failed."""
+    from heeler.cli.client.rest_client import path_of
 
     if task is not None and (include_tasks or only_failed):
         raise click.UsageError("--task cannot be used with --include-tasks or --only-failed")
@@ -152,7 +152,7 @@ def restart(
 
 def _restarting(response: Any) -> str:
     """What a restart plan (KIP-745) restarts, in words."""
-    from heeler.cli.cluster.responses import as_status
+    from heeler.cli.client.responses import as_status
 
     parts = [part.task for part in as_status(response) if part.state == "RESTARTING"]
     names = ["the connector" if task is None else f"task {task}" for task in parts]
@@ -165,9 +165,9 @@ def _restarting(response: Any) -> str:
 @cluster_command
 def tasks(session: ClusterSession, connector: str, show_secrets: bool) -> int:
     """Show a connector's tasks: state, worker, configuration. Passwords are hidden."""
-    from heeler.cli.cluster.responses import as_config, as_list, as_object, as_status
-    from heeler.cli.cluster.rest_client import path_of
-    from heeler.cli.cluster.secret_keys import SecretKeys
+    from heeler.cli.client.responses import as_config, as_list, as_object, as_status
+    from heeler.cli.client.rest_client import path_of
+    from heeler.cli.client.secret_keys import SecretKeys
 
     tasks = as_list(session.call("GET", path_of("connectors", connector, "tasks")), "a list of tasks")
     parts = {p.task: p for p in as_status(session.call("GET", path_of("connectors", connector, "status"))).tasks}
@@ -201,7 +201,7 @@ def story(session: ClusterSession, connector: str) -> None:
     Workers with their own admin.listeners serve the story only there: give all of these addresses as --url. The table
     shows only the first line of texts such as stack traces; -o yaml shows all.
     """
-    from heeler.cli.cluster.stories import row_of, whole_story
+    from heeler.cli.client.stories import row_of, whole_story
 
     steps = whole_story(session, connector)
     rows = [(step["worker"], *row_of(step)) for step in steps]
@@ -215,8 +215,8 @@ def story(session: ClusterSession, connector: str) -> None:
 @cluster_command
 def topics(session: ClusterSession, connector: str, reset: bool) -> int:
     """Show the topics that a connector has read or written."""
-    from heeler.cli.cluster.responses import as_list, as_object
-    from heeler.cli.cluster.rest_client import path_of
+    from heeler.cli.client.responses import as_list, as_object
+    from heeler.cli.client.rest_client import path_of
 
     if reset:
         path = path_of("connectors", connector, "topics", "reset")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from heeler.cli.cluster.session import FILES, ChangeMade, ClusterSession, cluster_command, each
+from heeler.cli.client.session import FILES, ChangeMade, ClusterSession, cluster_command, each
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.config_files import Wanted
-    from heeler.cli.cluster.plan import Mask
+    from heeler.cli.configs.config_files import Wanted
+    from heeler.cli.configs.masks import Mask
 
 
 @click.command()
@@ -23,8 +23,8 @@ def create(session: ClusterSession, paths: tuple[Path, ...], state: str | None) 
     """Create the connectors of files (JSON, YAML, properties). A connector that already exists is an error."""
     from dataclasses import replace
 
-    from heeler.cli.cluster.config_files import read_connectors
-    from heeler.cli.cluster.secret_keys import SecretKeys
+    from heeler.cli.client.secret_keys import SecretKeys
+    from heeler.cli.configs.config_files import read_connectors
     from heeler.cli.console.output import Format
 
     secret = SecretKeys(session)
@@ -48,7 +48,7 @@ def post(session: ClusterSession, wanted: Wanted) -> Any:
 
 def _without_secrets(response: Any, mask: Mask) -> dict[str, Any]:
     """The response to POST /connectors."""
-    from heeler.cli.cluster.responses import as_config, as_object
+    from heeler.cli.client.responses import as_config, as_object
 
     created = as_object(response, "a connector")
     config = as_config(created.get("config"), "a connector's config")

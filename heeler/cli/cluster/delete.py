@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from heeler.cli.cluster.session import (
+from heeler.cli.client.session import (
     YES,
     ChangeMade,
     ClusterSession,
@@ -23,7 +23,7 @@ from heeler.cli.console.safe_text import safe
 @cluster_command
 def delete(session: ClusterSession, connectors: tuple[str, ...], yes: bool) -> int:
     """Delete connectors. Their topics and offsets remain."""
-    from heeler.cli.cluster.rest_client import path_of
+    from heeler.cli.client.rest_client import path_of
 
     confirm(f"Delete {', '.join(map(safe, connectors))}?", yes=yes)
 

@@ -7,7 +7,7 @@ import datetime as dt
 
 import click
 
-from heeler.cli.cluster.session import ClusterSession, cluster_command, cluster_group
+from heeler.cli.client.session import ClusterSession, cluster_command, cluster_group
 from heeler.cli.console.safe_text import safe
 from spark_tasks.process.log_levels import LEVELS
 
@@ -24,14 +24,14 @@ def loggers() -> None:
 @cluster_command
 def list_loggers(session: ClusterSession) -> None:
     """List the loggers whose level is set, on the worker that responds."""
-    from heeler.cli.cluster.responses import as_object, as_text
+    from heeler.cli.client.responses import as_object, as_text
 
     loggers = as_object(session.call("GET", "/admin/loggers"), "the loggers")
     rows = []
     for name, response in sorted(loggers.items()):
         level = as_object(response, "a logger")
         rows.append((name, as_text(level.get("level")), _time(level.get("last_modified"))))
-    session.show(loggers, ("LOGGER", "LEVEL", "SINCE"), rows, "No logger has a level.")
+    session.show(loggers, ("LOGGER", "LEVEL", "SINCE"), rows, "No level of a logger is set.")
 
 
 @loggers.command("set")
@@ -41,8 +41,8 @@ def list_loggers(session: ClusterSession) -> None:
 @cluster_command
 def set_logger(session: ClusterSession, logger: str, level: str, cluster: bool) -> None:
     """Set the level of LOGGER and of the loggers below it; root stands for all loggers."""
-    from heeler.cli.cluster.responses import as_list
-    from heeler.cli.cluster.rest_client import path_of
+    from heeler.cli.client.responses import as_list
+    from heeler.cli.client.rest_client import path_of
 
     scope = {"scope": "cluster"} if cluster else {"scope": "worker"}
     response = session.call("PUT", path_of("admin", "loggers", logger), {"level": level.upper()}, scope)

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 
 import click
 
-from heeler.cli.cluster.brokers import asking_kafka, broker_options, broker_properties
-from heeler.cli.cluster.session import (
+from heeler.cli.client.brokers import asking_kafka, broker_options, broker_properties
+from heeler.cli.client.session import (
     FILES,
     YES,
     ClusterSession,
@@ -140,8 +140,8 @@ def _carry_out(
     """Shows the difference, asks, and changes the offsets. With -o json or yaml, prints one document: the changes and,
     if they were made, the worker's message.
     """
-    from heeler.cli.cluster.responses import as_object, as_text
-    from heeler.cli.cluster.rest_client import path_of
+    from heeler.cli.client.responses import as_object, as_text
+    from heeler.cli.client.rest_client import path_of
     from heeler.cli.console.output import Format
     from heeler.cli.console.safe_text import safe
 
@@ -170,8 +170,8 @@ def _positions(
     """The offsets of all partitions of a sink's topics, from Kafka. Its dead letter queue is left out: the offset there
     records which letters have been replayed.
     """
-    from heeler.cli.cluster.responses import as_config
-    from heeler.cli.cluster.rest_client import path_of
+    from heeler.cli.client.responses import as_config
+    from heeler.cli.client.rest_client import path_of
     from spark_tasks.config.connector_keys import queue_of, topics_of
     from spark_tasks.config.record_limit import MAX_RECORD_KEY
     from spark_tasks.kafka.client_config import client_settings
@@ -196,15 +196,15 @@ def _positions(
 
 
 def _ask(session: ClusterSession, connector: str) -> Offsets:
-    from heeler.cli.cluster.responses import as_object
-    from heeler.cli.cluster.rest_client import path_of
+    from heeler.cli.client.responses import as_object
+    from heeler.cli.client.rest_client import path_of
 
     response = as_object(session.call("GET", path_of("connectors", connector, "offsets")), "a connector's offsets")
     return _checked(response.get("offsets"), "a connector's offsets")
 
 
 def _checked(value: Any, what: str) -> Offsets:
-    from heeler.cli.cluster.responses import as_list, as_object
+    from heeler.cli.client.responses import as_list, as_object
 
     items = [as_object(item, what) for item in as_list(value, what)]
     return [{"partition": as_object(item.get("partition"), what), "offset": item.get("offset")} for item in items]

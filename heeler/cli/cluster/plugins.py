@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from heeler.cli.cluster.session import ClusterSession, cluster_command, cluster_group
+from heeler.cli.client.session import ClusterSession, cluster_command, cluster_group
 
 
 @cluster_group
@@ -18,7 +18,7 @@ def plugins() -> None:
 @cluster_command
 def list_plugins(session: ClusterSession, every: bool) -> None:
     """List the connector plugins of the worker that responds."""
-    from heeler.cli.cluster.responses import as_list, as_object, as_text
+    from heeler.cli.client.responses import as_list, as_object, as_text
 
     plugins = [as_object(plugin, "a plugin") for plugin in as_list(
         session.call("GET", "/connector-plugins", query={"connectorsOnly": str(not every).lower()}), "the plugins")]
@@ -32,8 +32,8 @@ def list_plugins(session: ClusterSession, every: bool) -> None:
 @cluster_command
 def describe(session: ClusterSession, plugin: str) -> None:
     """Show a plugin's configuration keys. PLUGIN is a class name, or the last part of one."""
-    from heeler.cli.cluster.responses import as_list, as_object, as_text
-    from heeler.cli.cluster.rest_client import path_of
+    from heeler.cli.client.responses import as_list, as_object, as_text
+    from heeler.cli.client.rest_client import path_of
 
     keys = [as_object(key, "a key's definition") for key in as_list(
         session.call("GET", path_of("connector-plugins", plugin, "config")), "a plugin's keys")]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from heeler.cli.cluster.session import NO, YES, ClusterSession, cluster_command, confirm, connector_argument
+from heeler.cli.client.session import NO, YES, ClusterSession, cluster_command, confirm, connector_argument
 
 _POLL_S: Final = 0.5
 _COLUMNS: Final = ("WHAT", "LETTERS")
@@ -38,8 +38,8 @@ _SAMPLE: Final = ("queue_partition", "queue_offset", "topic", "partition", "offs
 @click.option("--last-offset", type=click.IntRange(0), metavar="N", help="Only letters up to this offset.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Replay at most this many.")
 @click.option("--values", is_flag=True, help="Show keys and values of the samples.")
-@click.option("--keeps-no-offsets", is_flag=True, help="A sink from a jar that might keep its position in its target "
-              "keeps none.")
+@click.option("--keeps-no-offsets", is_flag=True, help="For a Java sink: confirm that it does not keep its position in "
+              "its target.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be replayed.")
 @YES
 @cluster_command
@@ -52,7 +52,7 @@ def replay(session: ClusterSession, connector: str, limit: int | None, values: b
     errors.tolerance=all and errors.deadletterqueue.context.headers.enable=true. Exits with 1 if records were refused
     again.
     """
-    from heeler.cli.cluster.responses import as_count
+    from heeler.cli.client.responses import as_count
     from heeler.cli.console.output import Format
 
     names = {"first": "from", "end": "to"}
@@ -74,8 +74,8 @@ def replay(session: ClusterSession, connector: str, limit: int | None, values: b
 
 
 def _replay(session: ClusterSession, connector: str, order: Mapping[str, Any]) -> dict[str, Any]:
-    from heeler.cli.cluster.responses import as_object
-    from heeler.cli.cluster.rest_client import path_of
+    from heeler.cli.client.responses import as_object
+    from heeler.cli.client.rest_client import path_of
 
     path = path_of("connectors", connector, "dead-letters", "replay")
     response = as_object(session.call("POST", path, order), "a replay's progress")
@@ -86,7 +86,7 @@ def _replay(session: ClusterSession, connector: str, order: Mapping[str, Any]) -
 
 
 def _show(session: ClusterSession, response: Mapping[str, Any]) -> None:
-    from heeler.cli.cluster.responses import as_list, as_object, as_text
+    from heeler.cli.client.responses import as_list, as_object, as_text
     from heeler.cli.console.output import Format
     from heeler.cli.console.safe_text import safe
 

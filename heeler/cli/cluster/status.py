@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from heeler.cli.cluster.session import NO, ClusterSession, cluster_command, complete_connectors
+from heeler.cli.client.session import NO, ClusterSession, cluster_command, complete_connectors
 from heeler.cli.console.safe_text import safe, safe_lines
 from heeler.cli.console.terminal import interrupting_signals
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.responses import ConnectorOverview
+    from heeler.cli.client.responses import ConnectorOverview
 
 _COLUMNS = ("CONNECTOR", "PART", "STATE", "WORKER", "RESTARTS", "ERROR")
 _SPARE = ("WORKER",)  # left out on a narrow terminal
@@ -58,8 +58,8 @@ def ask(
     """The statuses of these connectors, or of all if none is named: the responses, and their parsed form. `refused` is
     called for each named connector whose status the worker refuses; without it, the first such error is raised.
     """
-    from heeler.cli.cluster.responses import as_status, expanded
-    from heeler.cli.cluster.rest_client import RestError, path_of
+    from heeler.cli.client.responses import as_status, expanded
+    from heeler.cli.client.rest_client import RestError, path_of
 
     wanted = list(names)
     data: dict[str, Any] = {}

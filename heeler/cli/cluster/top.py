@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from heeler.cli.cluster.session import ClusterSession, cluster_command
+from heeler.cli.client.session import ClusterSession, cluster_command
 from heeler.cli.console.terminal import interrupting_signals
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.responses import ConnectorOverview
+    from heeler.cli.client.responses import ConnectorOverview
 
 COLUMNS: Final = ("CONNECTOR", "PART", "STATE", "RECORDS/S", "LAG", "ERRORS", "WORKER", "PROBLEM")
 SPARE: Final = ("WORKER", "ERRORS", "LAG", "RECORDS/S")  # left out, in this order, on a narrow terminal
@@ -146,7 +146,7 @@ def _sum(numbers: Mapping[Place, float], places: Sequence[Place]) -> float | Non
 
 def _numbers(session: ClusterSession, statuses: Sequence[ConnectorOverview]) -> TopFigures:
     """Collects the figures from all workers."""
-    from heeler.cli.cluster.responses import workers
+    from heeler.cli.client.responses import workers
 
     found = TopFigures(time.monotonic())
     found_metrics = False
@@ -164,7 +164,7 @@ def _numbers(session: ClusterSession, statuses: Sequence[ConnectorOverview]) -> 
 
 def _by_offsets(session: ClusterSession, statuses: Iterable[ConnectorOverview], found: TopFigures) -> None:
     """The rate of sinks by their committed offsets, all counted for the first task."""
-    from heeler.cli.cluster.rest_client import path_of
+    from heeler.cli.client.rest_client import path_of
 
     sums: dict[Place, float] = defaultdict(float)
     for one in statuses:

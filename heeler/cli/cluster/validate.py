@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from heeler.cli.cluster.session import FILES, NO, ClusterSession, cluster_command
+from heeler.cli.client.session import FILES, NO, ClusterSession, cluster_command
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.config_files import Wanted
+    from heeler.cli.configs.config_files import Wanted
 
 Finding = tuple[str, str, tuple[str, ...]]
 """A key, its value with secrets hidden, and its error messages."""
@@ -25,7 +25,7 @@ _UNKNOWN: Final = "Failed to find any class that implements Connector"
 @cluster_command
 def validate(session: ClusterSession, paths: tuple[Path, ...], every: bool) -> int:
     """Let a worker check the connectors in FILEs (JSON, YAML, properties). Exits with 1 if there are errors."""
-    from heeler.cli.cluster.config_files import read_connectors
+    from heeler.cli.configs.config_files import read_connectors
 
     rows, data, errors = [], [], 0
     for wanted in read_connectors(paths):
@@ -41,9 +41,9 @@ def validate(session: ClusterSession, paths: tuple[Path, ...], every: bool) -> i
 
 def checked(session: ClusterSession, wanted: Wanted) -> list[Finding]:
     """The worker's findings about each key; if it does not have the plugin, only one about connector.class."""
-    from heeler.cli.cluster.plan import mask_of
-    from heeler.cli.cluster.responses import as_list, as_object, as_text
-    from heeler.cli.cluster.rest_client import RestError, path_of
+    from heeler.cli.client.responses import as_list, as_object, as_text
+    from heeler.cli.client.rest_client import RestError, path_of
+    from heeler.cli.configs.masks import mask_of
 
     plugin = wanted.config["connector.class"]
     try:

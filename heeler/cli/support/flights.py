@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.rest_client import RestError
 from heeler.cli.console.terminal import ProgressLines
 from heeler.cli.support.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker

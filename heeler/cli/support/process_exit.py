@@ -42,10 +42,10 @@ def ending_despite_plugins() -> Iterator[None]:
         code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
         raise
     finally:
-        threading.Thread(target=_end_anyway, args=(code,), name="ending", daemon=True).start()
+        threading.Thread(target=_force_exit, args=(code,), name="ending", daemon=True).start()
 
 
-def _end_anyway(code: int) -> None:
+def _force_exit(code: int) -> None:
     time.sleep(_GRACE_S)
     main = threading.main_thread()
     threads = sorted(one.name for one in threading.enumerate() if not one.daemon and one is not main)

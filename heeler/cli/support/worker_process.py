@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from heeler.cli.cluster.rest_client import RestClient
+from heeler.cli.client.rest_client import RestClient
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.ports import free_port
 from heeler.errors import SetupError

@@ -149,9 +149,10 @@ HEELER_KEYS = ConfigDef(
          "The maximum number of executor processes; one connector may use at most three quarters of them. Processes "
          "are started on demand; a reader that waits for something holds one.", at_least(1)),
     _key("heeler.executors.running.max", Type.INT, None, _LOW,
-         "The maximum number of splits that use the CPU at the same time, of connectors whose splits are brief and, "
-         "apart from that, of others; and of one task's splits that run at the same time; unset: two for each core. A "
-         "split that waits for something else, or has been running for more than three seconds, does not count.",
+         "The maximum number of splits that use the CPU at the same time, counted separately for connectors whose "
+         "splits are brief and for all others, and the maximum number of splits of one task that run at the same time; "
+         "unset: two for each core. A split that waits for something else, or has been running for more than three "
+         "seconds, does not count.",
          Rule("unset or at least 1", lambda v: v is None or v >= 1)),
     _key("heeler.executors.idle.ms", Type.LONG, IDLE_MS, _LOW, "How long an unused executor process is kept.",
          at_least(0)),
@@ -163,8 +164,8 @@ HEELER_KEYS = ConfigDef(
          between(0, 65535)),
     _key("heeler.spark.start.delay.ms", Type.LONG, None, _LOW,
          "How long after the first batch a local Spark is started; unset: when nothing has run for three seconds, or "
-         "after twenty seconds. Until then, splits run in processes of the worker's own. A worker that ends earlier "
-         "never starts Spark, unless a plugin asks for a session.",
+         "after twenty seconds. Until then, splits run in the worker's own executor processes. A worker that ends "
+         "earlier never starts Spark, unless a plugin asks for a session.",
          Rule("unset or at least 0", lambda v: v is None or v >= 0)),
     _key(MASTER, Type.STRING, None, _MEDIUM,
          "Where Spark runs; unset for this machine. All spark.* settings go to Spark.",

@@ -20,7 +20,7 @@ from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters import json_text, long_decimals
 from spark_tasks.pipeline.converters.base import Column
 from spark_tasks.pipeline.converters.java_values import Moment, Struct
-from spark_tasks.pipeline.converters.json_columns import most_members
+from spark_tasks.pipeline.converters.json_columns import max_members
 
 # The nulls of a column with this key are null values of a required schema; they do not mean "no key" or "no value".
 NULLS_KEY = b"connect.nulls"
@@ -33,7 +33,7 @@ _ARROW: dict[type, pa.DataType] = {
 }  # fmt: skip
 
 
-class UnmixableError(Exception):
+class IncompatibleValuesError(Exception):
     """The values do not fit into one column."""
 
 
@@ -61,22 +61,23 @@ def _unmixed(rows: Rows) -> list[int]:
             if _is_wide(values):
                 _pure(values)
             untyped(values)
-        except UnmixableError:
+        except IncompatibleValuesError:
             half = len(rows) // 2
             return [*_unmixed(rows[:half]), *(half + end for end in _unmixed(rows[half:]))]
     return [len(rows)]
 
 
 def _check_orders(found: Sequence[Any]) -> None:
-    """Raises UnmixableError if one column cannot have the order of each map: some have the same keys in different
-    orders, or have not the order of JSON's maps, and there are values of other types, which make the column JSON.
+    """Raises IncompatibleValuesError if one column cannot have the order of each map: some maps have the same keys in
+    different orders, or an order other than that of JSON's maps, and there are values of other types, which make the
+    column JSON.
     """
     if len(found) > _FEW:
         return  # one order for all costs less than very many batches
     orders = {tuple(value) for value in found if isinstance(value, dict)}
     others = any(value is not None and not isinstance(value, dict) for value in found)
     if not are_compatible(orders) or (others and any(list(order) != hash_order(order) for order in orders)):
-        raise UnmixableError
+        raise IncompatibleValuesError
 
 
 def column(rows: Rows) -> Column:
@@ -168,11 +169,11 @@ def _days(millis: int) -> int:
 
 def untyped(found: Sequence[Any], plain: Plain | None = None) -> Column:
     """Returns a column of values without a schema. `plain`: returns a value as one that JSON has, for values that do
-    not fit into one column; without it, raises UnmixableError for those.
+    not fit into one column; without it, raises IncompatibleValuesError for those.
     """
     try:
         return _untyped(found, plain)
-    except UnmixableError:
+    except IncompatibleValuesError:
         if plain is None:
             raise
     return _untyped([plain(value) for value in found], plain)
@@ -199,9 +200,9 @@ def _as_json(found: Sequence[Any]) -> Column:
 
 
 def _pure(value: Any) -> Any:
-    """Returns the value. Raises UnmixableError unless the value remains the same when written and read as JSON."""
+    """Returns the value. Raises IncompatibleValuesError unless it remains the same when written and read as JSON."""
     if value is not None and type(value) not in _JSON:
-        raise UnmixableError
+        raise IncompatibleValuesError
     if isinstance(value, dict):
         return {key: _pure(one) for key, one in value.items()}
     return [_pure(item) for item in value] if isinstance(value, list) else value
@@ -221,16 +222,16 @@ def _is_wide(found: Sequence[Any], fewest: int = 2) -> bool:
     for value in found:
         if isinstance(value, dict):
             names.update(value)
-    return len(found) >= fewest and len(names) > most_members(len(found))
+    return len(found) >= fewest and len(names) > max_members(len(found))
 
 
 def _maps(found: Sequence[Any], plain: Plain | None) -> Column:
     if any(type(key) is not str for value in found if value is not None for key in value):
-        raise UnmixableError
+        raise IncompatibleValuesError
     if plain is not None and _is_wide(found, 1):
         return _as_json([plain(value) for value in found])
     if _is_wide(found):
-        with suppress(UnmixableError):
+        with suppress(IncompatibleValuesError):
             return _as_json(found)
     children, fields = [], []
     rows = sum(value is not None for value in found)
@@ -271,7 +272,7 @@ def _moments(found: Sequence[Any]) -> Column:
 def _decimals(found: Sequence[Any]) -> Column:
     scales = {value.as_tuple().exponent for value in found if value is not None}
     if len(scales) > 1:
-        raise UnmixableError
+        raise IncompatibleValuesError
     try:
         kind = decimal_type(MAX_DIGITS, max(-int(scales.pop()), 0))
         return pa.array([None if value is None else fitting_decimal(value, kind) for value in found], kind), {}

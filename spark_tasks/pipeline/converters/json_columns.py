@@ -234,7 +234,7 @@ def _objects(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> Column:
     return struct_array(children, fields, len(tokens), nulls), {}
 
 
-def most_members(rows: int) -> int:
+def max_members(rows: int) -> int:
     """Returns how many names of members a column of objects may have. If there are more, the names are data."""
     return min(MAX_MEMBERS, MAX_CELLS // max(rows, 1))
 
@@ -243,7 +243,7 @@ def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | Non
     """Returns the member names in order of appearance, which Java's hash maps keep within a bucket, and for each name
     the tokens of its values (-1: no such member). Returns None if there are so many names that they must be data.
     """
-    limit = most_members(len(tokens))
+    limit = max_members(len(tokens))
     cells = np.empty((8, len(tokens)), np.int32)
     written: list[bytes] = []
     packed, ends = np.empty(256, np.uint8), np.zeros(9, np.int32)  # as of packed_names, with room for more

@@ -69,7 +69,7 @@ def _meaning(error: BaseException) -> Meaning | None:
     is heeler's or Python's; its code; the nearest class in its inheritance whose name is known.
     """
     kind = type(error)
-    own = _own_meaning(kind)  # type: ignore[arg-type]  # mypy takes the __hash__ of its instances
+    own = _meaning_by_type(kind)  # type: ignore[arg-type]  # mypy takes the __hash__ of its instances
     return own or meaning_of(error) or _meaning_of_name(kind)  # type: ignore[arg-type]
 
 
@@ -120,7 +120,7 @@ def _errno(error: BaseException) -> int:
 
 
 @lru_cache(256)  # asked for each of the thousands of errors of a search
-def _own_meaning(kind: type[BaseException]) -> Meaning | None:
+def _meaning_by_type(kind: type[BaseException]) -> Meaning | None:
     if issubclass(kind, (RetriableError, ConnectionError, TimeoutError, socket.gaierror)):
         return Meaning.OUTAGE
     return Meaning.RECORD if issubclass(kind, DataError) else None

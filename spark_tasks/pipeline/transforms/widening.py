@@ -23,7 +23,7 @@ from spark_tasks.data.key_orders import (
     with_orders,
 )
 from spark_tasks.java.hash import hash_order
-from spark_tasks.pipeline.converters.json_columns import most_members
+from spark_tasks.pipeline.converters.json_columns import max_members
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _merged(one: _Shape, other: _Shape, rows: int) -> _Shape | None:
     members: dict[str, _Shape] = {}
     names = _names(list(one.members), list(other.members))
     orders = tuple(dict.fromkeys(one.orders + other.orders))
-    if len(names) > most_members(rows) or not are_compatible(orders):
+    if len(names) > max_members(rows) or not are_compatible(orders):
         return None
     for name in names:
         in_one, in_other = one.members.get(name), other.members.get(name)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from heeler.cli.cluster.rest_client import RestClient, RestError
+from heeler.cli.client.rest_client import RestClient, RestError
 
 CHOICES: Final = "heeler.tests.Choices"
 ANSWERS: Final = Path(__file__).with_name("answers.json")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from heeler.cli.cluster.rest_client import RestClient
+from heeler.cli.client.rest_client import RestClient
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.ports import free_port
 from tests.rigs.support import wait_until

@@ -240,5 +240,5 @@ class Member:
         self.owned, self.joined = None, True
         if led is not None:
             self.notes.followed(led)
-        more = () if led is None else (led.owners, led.left_out, led.room, led.record_bytes)
+        more = () if led is None else (led.owners, led.left_out, led.room, led.record_bytes, led.workers)
         self.tell(Joined(Membership(broker.generation, id_, broker.protocol, assignment, *more)))

@@ -210,7 +210,7 @@ class _Writer:
             return self._map(array, schema, member.message)
         if member.repeated:
             if schema.type is not Type.ARRAY:
-                raise _misfit(schema, member)
+                raise _type_mismatch(schema, member)
             items = array.flatten()
             if items.null_count:
                 row = outer_row(array, int(np.argmax(items.is_null().to_numpy(zero_copy_only=False))))
@@ -239,7 +239,7 @@ class _Writer:
         if message.full_name in n.WRAPPERS and schema.type is not Type.STRUCT:
             return self.wrapped(array, schema, message)
         if schema.type is not Type.STRUCT:
-            raise _misfit(schema, member)
+            raise _type_mismatch(schema, member)
         return self.struct(array, schema, message)
 
     def wrapped(self, array: pa.Array, schema: Schema, message: Message) -> pa.Array:
@@ -317,7 +317,7 @@ _WHOLE = (Type.INT8, Type.INT16, Type.INT32, Type.INT64)
 
 def _to_scalar(array: pa.Array, schema: Schema, member: ProtobufField) -> pa.Array:
     if schema.type not in _TYPES.get(member.kind, _WHOLE) or schema.logical == DECIMAL:
-        raise _misfit(schema, member)
+        raise _type_mismatch(schema, member)
     kind = _kind(member).value_type if member.repeated else _kind(member)
     if member.kind not in _NUMBERS:
         return array.cast(kind)
@@ -329,7 +329,7 @@ def _to_scalar(array: pa.Array, schema: Schema, member: ProtobufField) -> pa.Arr
     return array.cast(kind, safe=member.kind in ("int32", "sint32", "sfixed32"))
 
 
-def _misfit(schema: Schema, member: ProtobufField) -> DataError:
+def _type_mismatch(schema: Schema, member: ProtobufField) -> DataError:
     return DataError(f"values of {schema.type.value} cannot be written as Protobuf's {member.kind} (field "
                      f"{member.name})")
 

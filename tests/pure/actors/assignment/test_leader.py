@@ -36,6 +36,7 @@ def test_assignments_are_encoded_and_owners_recorded(protocol):
     for item, url in made.owners:
         assert item in answers["w" + url[7]].assigned.items
     assert len(made.owners) == 3
+    assert made.workers == (("w1", "http://1/"), ("w2", "http://2/"))
     assert made.generation == 3
 
 
@@ -61,6 +62,7 @@ def test_a_member_with_invalid_metadata_gets_nothing_and_the_others_continue(pro
     assert not answers["w2"].failed
     assert "w2" in caplog.text
     assert {url for _, url in made.owners} == {"http://1/"}
+    assert made.workers == (("w1", "http://1/"),)
 
 
 def test_an_eager_rebalance_leaves_the_cooperative_state():

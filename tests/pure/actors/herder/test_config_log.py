@@ -128,3 +128,32 @@ def test_a_rebalance_is_one_line_if_it_changes_something_for_this_worker() -> No
     assert seen == [
         ["leader: assigned 1 connector and 1 task (c, c-0), revoked nothing, now running 1 connector and 1 task"], [],
         ["follower: assigned nothing, revoked nothing, now running 1 connector and 1 task"], []]
+
+
+@pytest.mark.parametrize(("then", "told"), [
+    ({"1": "a:1"}, "; workers left: b:2, c:3"),
+    ({"1": "a:1", "2": "b:2", "3": "c:3", "4": "d:4"}, "; workers joined: d:4"),
+    ({"1": "a:1", "2": "b:2", "4": "d:4"}, "; workers joined: d:4; workers left: c:3"),
+    ({"1": "a:1", "2": "b:2", "3": "c:3"}, None),
+    ({"1": "a:1", "2": "b:2", "3": "c:3", "4": "c:3"}, "; workers joined: c:3"),  # killed, and started again at once
+])
+def test_a_leader_logs_which_workers_joined_and_left(then: Mapping[str, str], told: str | None) -> None:
+    def led(workers: Mapping[str, str], generation: int) -> Joined:
+        by_id = tuple((id_, f"http://{address}/") for id_, address in workers.items())
+        return Joined(replace(joined(generation, Allocation()).membership, workers=by_id))
+
+    state, [first] = lines(loaded({C: BEFORE}), led({"1": "a:1", "2": "b:2", "3": "c:3"}, 1))
+    assert first.message.endswith(" as leader: assigned nothing, revoked nothing, now running nothing; "
+                                  "workers: a:1, b:2, c:3")
+    _, later = lines(state, led(then, 2))
+    assert [log.message.partition(", now running nothing")[2] for log in later] == ([] if told is None else [told])
+
+
+def test_the_end_of_a_session_whose_worker_has_a_new_one_is_not_logged() -> None:
+    """A worker that was killed and started again is a member twice until its old session expires."""
+    def led(generation: int, *ids: str) -> Joined:
+        return Joined(replace(joined(generation, Allocation()).membership,
+                              workers=tuple((id_, "http://a:1/") for id_ in ids)))
+
+    state, _ = lines(loaded({C: BEFORE}), led(1, "1", "2"))
+    assert lines(state, led(2, "2"))[1] == []

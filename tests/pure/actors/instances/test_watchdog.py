@@ -184,9 +184,9 @@ def test_a_call_that_hangs_is_overdue_although_its_batch_is_new() -> None:
         runner.batch = Future()
         assert pace.overdue(9) is None
         runner.batch = Future()
-        lapse = pace.overdue(11)
-        assert lapse is not None
-        assert (lapse.batch, lapse.seconds) == (None, 11)
+        overdue = pace.overdue(11)
+        assert overdue is not None
+        assert (overdue.batch, overdue.seconds) == (None, 11)
     assert pace.overdue(12) is None
 
 
@@ -266,9 +266,9 @@ def test_the_time_of_a_batch_begins_when_it_runs() -> None:
     assert pace.overdue(109) is None
     batch.set_running_or_notify_cancel()
     assert pace.overdue(111) is None
-    lapse = pace.overdue(122)
-    assert lapse is not None
-    assert lapse.seconds == 11
+    overdue = pace.overdue(122)
+    assert overdue is not None
+    assert overdue.seconds == 11
 
 
 def test_a_stall_is_reported_again_after_twice_the_time() -> None:
@@ -277,9 +277,9 @@ def test_a_stall_is_reported_again_after_twice_the_time() -> None:
     due = []
     pace.overdue(0)
     for now in range(1, 100):
-        lapse = pace.overdue(now)
-        if lapse is not None and pace.is_due(lapse):
-            pace.reports(lapse)
+        overdue = pace.overdue(now)
+        if overdue is not None and pace.is_due(overdue):
+            pace.reports(overdue)
             due.append(now)
     assert due == [11, 22, 44, 88]
 

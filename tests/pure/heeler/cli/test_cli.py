@@ -18,8 +18,8 @@ from rich.console import Console
 
 import heeler
 from heeler.__main__ import run as command
-from heeler.cli.cluster.brokers import broker_properties
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.brokers import broker_properties
+from heeler.cli.client.rest_client import RestError
 from heeler.cli.console.terminal import ProgressLines, errors_without_trace, interrupting_signals
 from heeler.cli.main import main
 from heeler.embedded_kafka.jars import Step
@@ -150,7 +150,7 @@ def interrupted(*_, **__):
 
 @pytest.mark.parametrize(("where", "words"), [
     ("heeler.doctor.machine.java", ("doctor",)),
-    ("heeler.cli.cluster.rest_client.ConnectClient.call", ("connectors", "list")),
+    ("heeler.cli.client.rest_client.ConnectClient.call", ("connectors", "list")),
     ("spark_tasks.kafka.cluster.KafkaCluster.partitions", ("topics", "read", "t")),
 ])
 def test_after_ctrl_c_the_exit_code_is_the_shells(monkeypatch, where, words):

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import pytest
 
+from heeler.cli import main as main_module
 from heeler.cli.main import main
 from heeler.embedded_kafka.folder import BrokerFolder
 from spark_tasks.process.code_folders import python_folders
@@ -109,3 +110,12 @@ def test_a_command_is_in_the_file_with_its_name_or_that_of_its_group() -> None:
     found = {name: command.callback.__module__.rpartition(".")[2].rstrip("_")
              for name, command in commands(main) if command.callback is not None}
     assert {name: file for name, file in found.items() if file not in name} == {}
+
+
+def test_beside_main_and_in_the_folder_of_commands_for_a_cluster_there_are_only_commands() -> None:
+    of_commands = {command.callback.__module__ for _, command in commands(main) if command.callback is not None}
+    folder = Path(main_module.__file__).parent
+    files = [*folder.glob("*.py"), *(folder / "cluster").glob("*.py")]
+    modules = {".".join(file.relative_to(folder.parents[1]).with_suffix("").parts) for file in files
+               if file.stem not in ("__init__", "main")}
+    assert modules - of_commands == set()

@@ -12,7 +12,7 @@ import pytest
 
 from heeler.java_host import frame_writer
 from heeler.java_host.frame_writer import FrameWriter
-from heeler.java_host.patience import Patience
+from heeler.java_host.time_budget import TimeBudget
 from heeler.java_host.topic_requests import TopicRequests
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NONE_REFUSED
@@ -64,9 +64,9 @@ def test_records_that_a_broker_refuses_are_bad_ones_of_which_the_plugin_is_told(
     raw = raw_batch([b"a", b"bad", b"c", b"bad"])
     frame = Batch(
         7, ("t", "u"), np.array([0, 0, 1, 1], np.int32), np.full(4, -1, np.int32), raw, (), False, True, None)
-    assert writer.write(frame, Patience(1))
+    assert writer.write(frame, TimeBudget(1))
     assert (writer.records, writer.refused.count) == (4, 0), "the broker has not answered yet"
-    assert writer.flush(Patience(1))
+    assert writer.flush(TimeBudget(1))
     assert (writer.records, writer.refused.count, writer.refused.by_phase) == (2, 2, {"write": 2})
     assert "org.apache.kafka.common.InvalidRecordException: no key" in writer.refused.lines[0]
     (positions,) = (one.to_json() for one in writer.positions)
@@ -97,7 +97,7 @@ def test_a_letter_that_only_the_broker_finds_too_large_is_counted_and_fails_noth
                          ErrorHandling(tolerant=True, queue="dead"), creation=None)
     none = np.array([], np.int32)
     frame = Batch(1, (), none, none, letters.slice(0, 0), (), False, False, None, cut=SimpleNamespace())
-    assert writer.write(frame, Patience(1))
+    assert writer.write(frame, TimeBudget(1))
     assert appended == [("dead", letters)]
     metrics = TaskMetrics()
     metrics.refused({}, 0, 2, 0)
@@ -149,11 +149,11 @@ def test_records_wait_for_topics_that_brokers_create_or_do_not_tell_of(
     cluster = Topics(t=error)
     writer = writer_of(cluster, taken=taken, brokers_create=brokers_create)
     frame = frame_of(b"a", cut=None if taken is None else SimpleNamespace())
-    assert writer.write(frame, Patience(1)) == written
+    assert writer.write(frame, TimeBudget(1)) == written
     assert (cluster.asked, bool(appender.answers)) == ([("t", brokers_create)], written)
     cluster.errors.clear()
     if not written:
-        assert writer.write(frame, Patience(1))
+        assert writer.write(frame, TimeBudget(1))
 
 
 def test_a_topic_whose_creation_hangs_holds_the_task_no_longer_than_its_patience(appender):
@@ -167,10 +167,10 @@ def test_a_topic_whose_creation_hangs_holds_the_task_no_longer_than_its_patience
     writer = writer_of(Topics(t=UnknownTopicError("no t")), brokers_create=False,
                        creation=SimpleNamespace(ensure=ensure))
     for _ in range(3):
-        assert not writer.write(frame_of(b"a"), Patience(0.01))
+        assert not writer.write(frame_of(b"a"), TimeBudget(0.01))
     assert (asked, appender.answers) == (["t"], [])
     responds.set()
-    wait_until(lambda: writer.write(frame_of(b"a"), Patience(1)))
+    wait_until(lambda: writer.write(frame_of(b"a"), TimeBudget(1)))
     assert len(appender.answers) == 1
 
 
@@ -183,7 +183,7 @@ def test_records_for_an_invalid_topic_are_bad_ones_and_create_no_topic():
     writer = FrameWriter(
         cluster, {}, lambda: Lane(None), lambda _: None, None, ErrorHandling(tolerant=True),
         creation=TopicRequests(creation, cluster))
-    assert writer.write(replace(frame_of(b"a"), topics=("bad name/",)), Patience(1))
+    assert writer.write(replace(frame_of(b"a"), topics=("bad name/",)), TimeBudget(1))
     assert (created, writer.refused.count) == ([], 1)
 
 
@@ -195,7 +195,7 @@ def test_a_queue_that_does_not_exist_any_more_is_an_error_at_once(appender, brok
     cluster = Topics(dead=UnknownTopicError("no dead"))
     writer = writer_of(cluster, taken=taken, brokers_create=brokers_create)
     with pytest.raises(UnknownTopicError):
-        writer.write(frame_of(b"a", cut=SimpleNamespace()), Patience(1))
+        writer.write(frame_of(b"a", cut=SimpleNamespace()), TimeBudget(1))
     assert (cluster.asked, appender.answers) == ([("t", brokers_create), ("dead", False)], [])
 
 
@@ -206,5 +206,5 @@ def test_a_queue_that_does_not_exist_any_more_is_an_error_at_once(appender, brok
 def test_only_frames_that_may_be_appended_again_are_kept(lane, kept, added):
     """A transaction can have many, and after its end the host begins with the committed offsets."""
     writer = writer_of(Topics(), lane=lane)
-    assert writer.write(frame_of(b"a"), Patience(1))
+    assert writer.write(frame_of(b"a"), TimeBudget(1))
     assert (len(writer.frames), writer.added) == (kept, added)

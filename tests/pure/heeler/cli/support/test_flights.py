@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from heeler.cli.cluster.rest_client import RestError
+from heeler.cli.client.rest_client import RestError
 from heeler.cli.support.flights import FOLDER, Scene, asking, report, run_demo
 from heeler.cli.support.worker_process import WorkerProcess
 from heeler.errors import SetupError

@@ -55,7 +55,7 @@ class Profile:
                 context.load_cert_chain(self.cert, self.key)
         except OSError as error:
             names = ", ".join(str(f) for f in (self.ca, self.cert, self.key) if f is not None)
-            raise SetupError(f"Not readable, or not certificates and keys in PEM: {names} ({error})") from error
+            raise SetupError(f"Cannot read certificates and keys in PEM from {names}: {error}") from error
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -97,7 +97,7 @@ def parse_profiles(text: str, wanted: str | None, file: str) -> Profile:
     try:
         content = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - creates only strings, lists and mappings
     except (yaml.YAMLError, RecursionError) as error:
-        from heeler.cli.cluster.config_files import why_unreadable  # noqa: PLC0415 - seldom needed
+        from heeler.cli.configs.config_files import why_unreadable  # noqa: PLC0415 - seldom needed
 
         raise SetupError(f"{file}: {why_unreadable(error)}") from error
     profiles = content.get("profiles", {}) if isinstance(content, dict) else None

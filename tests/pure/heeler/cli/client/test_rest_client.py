@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from heeler.cli.cluster.rest_client import RestClient, RestError
+from heeler.cli.client.rest_client import RestClient, RestError
 
 REBALANCING = "Request cannot be completed because a rebalance is expected"
 STALE = ("Cannot complete request momentarily due to stale configuration "

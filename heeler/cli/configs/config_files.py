@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import yaml
 from typing_extensions import override
 
-from heeler.cli.cluster.plan import secrets_of
+from heeler.cli.configs.masks import secrets_of
 from heeler.cli.console.safe_text import safe
 from heeler.errors import SetupError
 from spark_tasks.config.masking import MASK, process_secrets
@@ -131,7 +131,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _is_special(file: Path) -> bool:
-    """Whether it is a pipe or the like. A link without a target is not: it is an error when it is read."""
+    """Whether it is a pipe, a socket or a device. A link without a target counts as a file: reading it is an error."""
     return os.path.exists(file) and not os.path.isfile(file)  # noqa: PTH110, PTH113 - Path's may raise OSError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heeler.cli.cluster.rest_client import ConnectClient, UnexpectedResponseError
+from heeler.cli.client.rest_client import ConnectClient, UnexpectedResponseError
 from spark_tasks.errors import json_kind
 
 _ADDRESS = re.compile(r"[\w.-]+:\d{1,5}|\[[\da-f:]+\]:\d{1,5}", re.IGNORECASE)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from heeler.cli.cluster.plan import Mask, mask_of
-from heeler.cli.cluster.responses import as_config, as_list, as_object
-from heeler.cli.cluster.rest_client import RestError, path_of
+from heeler.cli.client.responses import as_config, as_list, as_object
+from heeler.cli.client.rest_client import RestError, path_of
+from heeler.cli.configs.masks import Mask, mask_of
 from heeler.cli.console.safe_text import safe
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.session import ClusterSession
+    from heeler.cli.client.session import ClusterSession
 
 _UNKNOWN: Final = (404, 400)
-"""There is no such plugin, or the worker is older than Kafka 3.2; the class is not a plugin whose keys it tells."""
+"""404: no such plugin, or the worker is older than Kafka 3.2. 400: the worker has no keys for this kind of plugin."""
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 _CHAINS: Final = ("transforms", "predicates")
 
@@ -47,8 +47,8 @@ class SecretKeys:
             keys = self._session.call("GET", path_of("connector-plugins", plugin, "config"))
         except RestError as error:
             if error.status not in _UNKNOWN:
-                raise RestError(error.status, f"{error.message} (asked for the keys of {safe(plugin)} that are "
-                                "passwords, which are hidden)") from error
+                raise RestError(error.status, f"{error.message} (while looking up which keys of {safe(plugin)} are "
+                                "passwords, in order to hide them)") from error
             return frozenset()
         definitions = [as_object(key, "a key's definition") for key in as_list(keys, "a plugin's keys")]
         return frozenset(str(key.get("name")) for key in definitions if key.get("type") == "PASSWORD")

@@ -25,7 +25,7 @@ from spark_tasks.pipeline.errors.failures import SOURCE_TASK, FailedStage, Failu
 OnLost = Callable[[Rows], None]
 
 
-class SoundAppender:
+class TolerantAppender:
     """Appends the records of a source that can be appended.
 
     `limit`: the producer's max.request.size. `use(topic)` is called before records are appended to the topic. The
@@ -64,7 +64,7 @@ class SoundAppender:
         if refusals is not None and (large := too_large(raw, self._limit)):
             for row, size in large:
                 error = RecordTooLargeError(row, size, self._limit, topic)
-                found.append((_failure(row, error), Original(topic, cut_down(raw.slice(row, 1), self._limit))))
+                found.append((_failure(row, error), Original(topic, stripped(raw.slice(row, 1), self._limit))))
             rows = np.delete(rows, [row for row, _ in large])
             raw, partitions = _taken(rows, raw, partitions)
         if len(raw):
@@ -83,11 +83,11 @@ class SoundAppender:
                 refusals.add(failure, original)
         if len(raw):
             landed = on_append and (lambda partition, some, offset: on_append(partition, rows[some], offset))
-            refused = None if refusals is None else self._noting(topic, given, raw, rows, on_lost)
+            refused = None if refusals is None else self._refusal_recorder(topic, given, raw, rows, on_lost)
             self._appender.append(topic, partitions, raw, landed, refused)
         return raw, rows
 
-    def _noting(
+    def _refusal_recorder(
         self, topic: str, given: Rows | None, raw: pa.RecordBatch, rows: Rows, on_lost: OnLost | None
     ) -> OnRefusal:
         """Returns what notes the records of a call that brokers refuse, on the IO thread, which must not be delayed."""
@@ -161,7 +161,7 @@ def unroutable(topic: str, given: Rows, count: int) -> list[tuple[int, Exception
             for row in np.flatnonzero((given < -1) | (given >= count)).tolist()]
 
 
-def cut_down(raw: pa.RecordBatch, limit: int) -> pa.RecordBatch:
+def stripped(raw: pa.RecordBatch, limit: int) -> pa.RecordBatch:
     """Returns a record that is too large without its value, and without its headers and its key if more than half of
     `limit` bytes remains: a dead letter also needs room for the headers that describe the error.
     """

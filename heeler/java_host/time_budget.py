@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 
 
-class Patience:
+class TimeBudget:
     """The seconds that a task may still wait, in all its waits together."""
 
     def __init__(self, seconds: float) -> None:
         self._left_s = seconds
 
     @property
-    def over(self) -> bool:
+    def spent(self) -> bool:
         """Whether no time is left."""
         return self._left_s <= 0
 

@@ -158,7 +158,7 @@ class ConnectClient:
         return self.call("PUT", path_of("connectors", name, "config"), dict(config))
 
     def failure(self, name: str) -> str | None:
-        """The stack trace of the connector if it has failed, else of its first failed task; None if none has."""
+        """The stack trace of the connector if it has failed, else of its first failed task, if any."""
         try:
             status = self.call("GET", path_of("connectors", name, "status"))
         except RestError:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from spark_tasks.config.masking import MASK, Secrets, passwords, secret_name
+from heeler.cli.configs.masks import Config, Mask
+from spark_tasks.config.masking import MASK
 
-Config = Mapping[str, str]
-Mask = Callable[[str, str], str]
-
-_PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")  # a config provider's placeholder names a secret but is not secret itself
-_IN_URL = re.compile(r"(?<=://)([^/\s@:]*):([^/\s]+)(?=@)")
 _CHANGED: Final = f"{MASK} (changed)"
 
 
@@ -69,30 +64,6 @@ def masked(change: Change, mask: Mask) -> Change:
             after = _CHANGED if after == MASK else f"{after} (changed; partly hidden)"
         keys.append(KeyChange(k.key, before, after))
     return Change(change.name, change.action, tuple(keys))
-
-
-def mask_of(*configs: Config, secret_keys: Collection[str] = ()) -> Mask:
-    """Returns a function that hides the secrets of all these configs in the value of a key: the values of keys whose
-    name says that they are secret, and of `secret_keys` (defined by the plugin), wherever they occur, and passwords in
-    URLs. Placeholders of config providers remain.
-    """
-    secrets = Secrets.of(word for config in configs for word in secrets_of(config, secret_keys))
-
-    def mask(key: str, value: str) -> str:
-        if _PLACEHOLDER.fullmatch(value.strip()):
-            return value
-        if value and (key in secret_keys or secret_name(key)):
-            return MASK
-        return _IN_URL.sub(lambda match: f"{match[1]}:{MASK}", secrets.mask(value))
-
-    return mask
-
-
-def secrets_of(config: Config, secret_keys: Collection[str] = ()) -> list[str]:
-    """The secrets of a config: those that `mask_of` hides."""
-    plain = {key: value for key, value in config.items() if not _PLACEHOLDER.fullmatch(value.strip())}
-    return [*passwords(plain, [key for key in secret_keys if key in plain]),
-            *(match[2] for value in plain.values() for match in _IN_URL.finditer(value))]
 
 
 def counts(changes: Iterable[Change]) -> str:

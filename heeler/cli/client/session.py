@@ -21,7 +21,7 @@ from heeler.cli.console.terminal import errors_without_trace, shown_when_slow
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.rest_client import ConnectClient
+    from heeler.cli.client.rest_client import ConnectClient
 
 NO: Final = 1
 """The exit code that reports a problem found by the command (docs/cli.md)."""
@@ -40,7 +40,7 @@ class ClusterSession:
 
     def call(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
         """Calls the client, with a spinner on a terminal if it takes long."""
-        from heeler.cli.cluster.rest_client import RestError
+        from heeler.cli.client.rest_client import RestError
 
         try:
             with shown_when_slow(f"Waiting for {method} {path.split('/')[1]} …"):
@@ -67,8 +67,8 @@ class ClusterSession:
 
 def client_of(urls: Sequence[str], profile: str | None, timeout: float) -> ConnectClient:
     """A client of the workers at these URLs, or of a profile's. Raises SetupError."""
-    from heeler.cli.cluster.profiles import profile_of
-    from heeler.cli.cluster.rest_client import ConnectClient
+    from heeler.cli.client.profiles import profile_of
+    from heeler.cli.client.rest_client import ConnectClient
 
     chosen = profile_of(urls, profile, os.environ)
     if chosen.insecure:
@@ -97,7 +97,7 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def pass_on(context: click.Context, options: Mapping[str, Any]) -> None:
     """Makes options that stand before a command, or before a group of it, the defaults of the same options of the
-    command. Raises UsageError if it has none of that name.
+    command. Raises UsageError if the command has no such option.
     """
     command = context.command
     part = command.commands.get(context.invoked_subcommand or "") if isinstance(command, click.Group) else None
@@ -154,7 +154,7 @@ def deep_responses_refused() -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        from heeler.cli.cluster.rest_client import UnexpectedResponseError
+        from heeler.cli.client.rest_client import UnexpectedResponseError
 
         raise UnexpectedResponseError("A response is nested too deeply to be shown. Is that a Kafka Connect worker?"
                                       ) from None
@@ -208,7 +208,7 @@ def each(session: ClusterSession, actions: Mapping[str, str], act: Callable[[str
 
 def complete_connectors(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of connectors, for the shell; empty if no worker responds at once."""
-    from heeler.cli.cluster.responses import as_list
+    from heeler.cli.client.responses import as_list
     from heeler.cli.console.safe_text import unsafe
 
     with suppress(ConnectError, OSError):
@@ -238,4 +238,4 @@ def connector_argument(*, several: bool = False) -> Callable[[Any], Any]:
 
 
 FILES: Final = click.Path(exists=True, path_type=Path)
-YES: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+YES: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")

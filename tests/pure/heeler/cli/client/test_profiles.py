@@ -7,7 +7,7 @@ import base64
 import pytest
 from click.testing import CliRunner
 
-from heeler.cli.cluster.profiles import parse_profiles, profile_of
+from heeler.cli.client.profiles import parse_profiles, profile_of
 from heeler.cli.main import main
 from heeler.errors import SetupError
 from tests.rigs.cli_fake import STATUS

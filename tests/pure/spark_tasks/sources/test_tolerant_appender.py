@@ -16,7 +16,7 @@ from spark_tasks.kafka.errors import InvalidTopicError, RecordRefusedError
 from spark_tasks.kafka.records.encode import encode
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.too_large import too_large
-from spark_tasks.sources.sound_records import SoundAppender, cut_down
+from spark_tasks.sources.tolerant_appender import TolerantAppender, stripped
 from tests.rigs.raw_records import raw_batch
 
 LARGE, LIMIT = b"x" * 2000, 1000
@@ -47,7 +47,7 @@ def test_records_are_too_large_because_of_their_key_value_or_headers(skipped):
 ])
 def test_a_record_that_is_too_large_fits_into_its_letter(key, value, headers, left):
     """The letter of one with large headers was lost."""
-    cut = cut_down(raw_batch([value], keys=[key], headers=[headers]), LIMIT)
+    cut = stripped(raw_batch([value], keys=[key], headers=[headers]), LIMIT)
     assert too_large(cut, LIMIT // 2) == []
     (record,) = cut.select(["key", "value", "headers"]).to_pylist()
     found = record["headers"] and [(pair["key"], pair["value"]) for pair in record["headers"]]
@@ -78,7 +78,7 @@ def rig():
     def made(*, tolerant):
         rig.tolerant = tolerant
         rig.refusals = Refusals(ErrorHandling(tolerant=True, queue="dead", with_headers=True))
-        return SoundAppender(
+        return TolerantAppender(
             SimpleNamespace(append=append), SimpleNamespace(partitions=lambda _topic, **_: [0, 1]), LIMIT,
             rig.used.append, rig.refusals if tolerant else None)
 

@@ -7,7 +7,7 @@ import os
 import pytest
 from click.testing import CliRunner
 
-from heeler.cli.cluster.config_files import LARGEST, ConfigFileError, read_connectors
+from heeler.cli.configs.config_files import LARGEST, ConfigFileError, read_connectors
 from heeler.cli.main import main
 from tests.rigs.cli_fake import run
 

@@ -57,5 +57,5 @@ def test_nothing_is_shown_if_the_keys_are_unknown(shown, tmp_path, words, status
     files = [str(file)] if words[0] in ("create", "apply") else []
     done = run(shown, "connectors", *words, *files, code=code)
     assert "swordfish" not in done.output
-    assert f"HTTP {status}: no (asked for the keys of X that are passwords" in done.output
+    assert f"HTTP {status}: no (while looking up which keys of X are passwords" in done.output
     assert not [request for request, _ in shown.asked if request.startswith("POST")]

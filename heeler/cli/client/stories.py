@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from heeler.cli.cluster.responses import as_list, as_object, as_status, as_text, workers
-from heeler.cli.cluster.rest_client import RestError, UnexpectedResponseError, path_of
-from heeler.cli.cluster.session import ClusterSession
+from heeler.cli.client.responses import as_list, as_object, as_status, as_text, workers
+from heeler.cli.client.rest_client import RestError, UnexpectedResponseError, path_of
+from heeler.cli.client.session import ClusterSession
 
 _WHAT = "a connector's story"
 
