@@ -26,7 +26,7 @@ from storage.log.record import LogRecord
 from tests.rigs import hostile
 from tests.rigs.herder.world import World
 
-TRIES = int(os.environ.get("HEELER_FUZZ", "6000")) // 300
+TRIES = int(os.environ.get("HEELER_FUZZ", "6000")) // 600
 A, B, MANY = ConnectorName("a"), ConnectorName("b"), ConnectorName("many")
 OFFSET = 8
 
