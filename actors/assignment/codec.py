@@ -14,6 +14,7 @@ from functools import lru_cache
 from actors.assignment.protocol import Allocation, Assignment, AssignmentError, MemberMetadata, Protocol
 from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId
+from storage.log.record import shown
 
 CONNECTOR_TASK = -1  # the task number that stands for the connector's own instance
 _STRING_LIMIT = 32767  # the largest int16
@@ -157,7 +158,7 @@ class _Reader:
             name = ConnectorName(self.string())
             for number in self._task_numbers():
                 if number < CONNECTOR_TASK:
-                    raise CodecError(f"{name} has no task {number}")
+                    raise CodecError(f"{shown(name)} has no task {number}")
                 items.append(name if number == CONNECTOR_TASK else ConnectorTaskId(name, number))
         return Allocation.of(items)
 

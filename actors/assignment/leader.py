@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from actors.assignment import cooperative, eager
 from actors.assignment.codec import CodecError, decode_metadata, encode_assignment
 from actors.assignment.cooperative import AssignorState
-from actors.assignment.protocol import Assignment, MemberMetadata, Protocol, Workers
-from actors.assignment.record_size import DEFAULT_RECORD_BYTES, heaviest, no_room, too_long, used_bytes
+from actors.assignment.protocol import Allocation, Assignment, MemberMetadata, Protocol, Workers
+from actors.assignment.record_size import DEFAULT_RECORD_BYTES, fitting, heaviest, no_room, too_long, used_bytes
 from storage.config.state import ClusterConfigState
 from storage.ids import ItemId
 from storage.log.record import shown
@@ -89,8 +89,12 @@ def plan(
         decided, assignments = decide(left_out, max_moved)
         encoded = encode(assignments)
         room = record_bytes - used_bytes(metadata, encoded)
+        if room < 0:
+            assignments = _postponed(assignments, config, -room)
+            encoded = encode(assignments)
+            room = record_bytes - used_bytes(metadata, encoded)
         assigned_items = [item for assignment in assignments.values() for item in assignment.assigned.items]
-        revoked = sum(len(assignment.revoked.items) for assignment in assignments.values())
+        revoked = sum(len(_configured(assignment.revoked, config)) for assignment in assignments.values())
         moved = revoked if max_moved is None else max_moved
         if room >= 0 or not (assigned_items or moved):
             break
@@ -117,6 +121,31 @@ def _decode(metadata: Mapping[str, bytes]) -> dict[str, MemberMetadata]:
             _logger.error("Group member %s gets no work: could not read its metadata: %s", shown(id_),  # noqa: TRY400
                           error)
     return members
+
+
+def _postponed(assignments: Mapping[str, Assignment], config: ClusterConfigState, excess: int) -> dict[str, Assignment]:
+    """Revokes less of what is not configured any more, or never was, to save `excess` bytes: a member that claims to
+    run very much of it would take the room of all others. It gives up the rest in the following rebalances.
+    """
+    shorter = dict(assignments)
+    gone = {id_: assignment.revoked.items - _configured(assignment.revoked, config)
+            for id_, assignment in assignments.items()}
+    for id_ in sorted(gone, key=lambda id_: (-len(gone[id_]), id_)):
+        if excess <= 0 or not gone[id_]:
+            break
+        before = assignments[id_]
+        postponed = gone[id_] - fitting(gone[id_], excess)
+        shorter[id_] = replace(before, revoked=Allocation.of(before.revoked.items - postponed))
+        excess -= sum(len(encode_assignment(one, Protocol.COMPATIBLE)) * sign
+                      for one, sign in ((before, 1), (shorter[id_], -1)))
+    return shorter
+
+
+def _configured(allocation: Allocation, config: ClusterConfigState) -> frozenset[ItemId]:
+    names = config.connector_configs
+    tasks = (task for task in allocation.tasks
+             if task.connector in names and task.task < config.task_count(task.connector))
+    return frozenset((*(name for name in allocation.connectors if name in names), *tasks))
 
 
 def _owners(members: Mapping[str, MemberMetadata], assignments: Mapping[str, Assignment]) -> Owners:

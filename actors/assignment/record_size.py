@@ -67,3 +67,21 @@ def heaviest(items: Iterable[ItemId], excess: int) -> frozenset[ItemId]:
         chosen.update(by_connector[name])
         excess -= needed_bytes(name, len(by_connector[name]), 1)
     return frozenset(chosen)
+
+
+def fitting(items: Iterable[ItemId], excess: int) -> frozenset[ItemId]:
+    """What remains of these items if as many are left out as save at least `excess` bytes, if possible; at least one of
+    them remains.
+    """
+    by_connector: dict[ConnectorName, list[ItemId]] = {}
+    for item in sorted(items, key=str):
+        by_connector.setdefault(item.connector if isinstance(item, ConnectorTaskId) else item, []).append(item)
+    kept: list[ItemId] = []
+    for at, (name, some) in enumerate(by_connector.items()):
+        whole = needed_bytes(name, len(some), 1)
+        left_out = len(some) if whole <= excess else min(-(-max(excess, 0) // _TASK), len(some))
+        if at == len(by_connector) - 1 and not kept:
+            left_out = min(left_out, len(some) - 1)
+        kept += some[left_out:]
+        excess -= whole if left_out == len(some) else left_out * _TASK
+    return frozenset(kept)

@@ -306,6 +306,7 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     else:
         work.repeat_statuses(turn, lost=True)
     automatic_restarts.on_new_assignment(turn)
+    work.drop_unknown(turn)
     work.start_missing(turn)
     if standing.next_rebalance is not NextRebalance.OWED:
         work.log_moved(turn)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from actors.assignment.protocol import Allocation
 from actors.errors import ConflictError
 from actors.herder import automatic_restarts
+from actors.herder.config_log import counted, named
 from actors.herder.continuations import AnswerWith, GeneratedTasks, OffsetsRead, Released, WriteNext
 from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance, Timer
 from actors.herder.events import TimerFired
@@ -90,6 +92,21 @@ def start_missing(turn: Turn) -> None:
         if item not in turn.state.instances:
             is_replaced = item in turn.state.reconfigured
             start(turn, item, restarted=RestartCause.REPLACEMENT if is_replaced else RestartCause.NONE)
+
+
+def drop_unknown(turn: Turn) -> None:
+    """Drops what the leader assigned but the config topic does not have, or not any more: it cannot run, and claimed in
+    the next join it would take the room of others. What runs here although it was deleted is kept until the leader
+    revokes it.
+    """
+    config = turn.state.config
+    unknown = [item for item in turn.state.allocated() if item not in turn.state.instances and (
+        not config.contains(connector_of(item))
+        or (isinstance(item, ConnectorTaskId) and item.task >= config.task_count(item.connector)))]
+    if unknown:
+        turn.state = replace(turn.state, allocation=turn.state.allocation.minus(Allocation.of(unknown)))
+        turn.log("INFO", f"Not started: {counted(unknown, 'connector or task')} that the leader has assigned but the "
+                         f"config topic does not have: {named(unknown)}")
 
 
 def log_moved(turn: Turn) -> None:

@@ -6,17 +6,15 @@ ssl.*.type is ignored.
 
 from __future__ import annotations
 
-import os
 import re
 import ssl
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from spark_tasks.config.unsupported import refuse_https
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.security.key_stores import certificates, identity, is_pem, pem_text, read_store
+from spark_tasks.process.private_files import memory_file
 
 _VERSIONS = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
@@ -118,17 +116,12 @@ def _load_trusted(context: ssl.SSLContext, trusted: str) -> None:
 
 
 def _load_identity(context: ssl.SSLContext, own: _Identity) -> None:
-    """Loads an identity via a temporary file that only its owner can read, as OpenSSL reads keys only from files."""
-    handle, name = tempfile.mkstemp()
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(own.pem)
-        context.load_cert_chain(name, password=own.password or "")
+        with memory_file(own.pem) as file:  # OpenSSL reads keys only from files
+            context.load_cert_chain(file, password=own.password or "")
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(
             f"The ssl.keystore settings do not contain a certificate with its private key: {error}") from None
-    finally:
-        Path(name).unlink()
 
 
 def _restrict(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
-import ssl
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self
-
-from typing_extensions import override
+from typing import Any, Final
 
 from spark_tasks.config.client_properties import CONNECTION_NUMBERS
 from spark_tasks.config.client_values import client_value, given_value
 from spark_tasks.config.unsupported import refuse
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.security.key_stores import certificates, identity, is_pem, pem_text, read_store
-from spark_tasks.process.private_files import open_private, private_folder
-
-Keep = Callable[[str], str]
-"""Writes a text to a file that only this user can read, and returns its path."""
+from spark_tasks.kafka.security.tls import Pem, PemText, Tls
 
 _ANY: Final = "consumer"  # its keys of connections, which all clients have, are those of the others
 _STORES: Final = ("PEM", "PKCS12", "JKS")
@@ -34,8 +25,8 @@ _JAAS_OPTION = re.compile(
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     """Returns keyword arguments for kafka-python's clients: `bootstrap_servers`, `security_protocol`, and those for
-    which a property is set. Ignores unknown properties. Writes PEM texts to files that only this user can read. Raises
-    ConfigError with advice if a value or a security setting is not supported.
+    which a property is set. Ignores unknown properties. They can be pickled. Raises ConfigError with advice if a value
+    or a security setting is not supported.
     """
     settings: dict[str, Any] = {"bootstrap_servers": _servers(properties)}
     if properties.get("client.id"):
@@ -51,23 +42,8 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
         settings.update(_sasl(properties))
     refuse(properties)
     if protocol.endswith("SSL"):
-        settings.update(_ssl(properties, _private_file))
+        settings["ssl_context"] = tls_settings(properties)
     return settings
-
-
-@contextmanager
-def tls_files(properties: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """A context manager for kafka-python's settings for TLS, from the ssl.* properties of any client. PEM files that
-    are not the user's exist only within the context. Raises ConfigError.
-    """
-    with tempfile.TemporaryDirectory(prefix="heeler-pem-") as folder:
-        def keep(text: str) -> str:
-            file = Path(folder, f"{hashlib.sha256(text.encode()).hexdigest()}.pem")
-            with open_private(file, "w") as out:
-                out.write(text)
-            return str(file)
-
-        yield _ssl(properties, keep)
 
 
 def _servers(properties: Mapping[str, str]) -> list[str]:
@@ -107,50 +83,42 @@ def _jaas(text: str) -> dict[str, str]:
     return options
 
 
-def _ssl(properties: Mapping[str, str], keep: Keep) -> dict[str, Any]:
+def tls_settings(properties: Mapping[str, str]) -> Tls:
+    """Returns the TLS settings of a client, from the ssl.* properties of any client. Raises ConfigError."""
     for kind in ("keystore", "truststore"):
         store = properties.get(f"ssl.{kind}.type", "").strip().upper()
         if store not in ("", *_STORES):
             allowed = f"one of {', '.join(_STORES)} (for JKS and PKCS12: what keytool writes)"
             raise _bad(f"ssl.{kind}.type", store, allowed)
-    settings: dict[str, Any] = {"ssl_check_hostname": bool(_endpoint_check(properties))}
-    trust = _trust_file(properties, keep)
-    if trust:
-        settings["ssl_cafile"] = trust
-    settings.update(_own_certificate(properties, keep))
-    _check_files(settings)
-    return settings
+    found = replace(_own_certificate(properties), check_hostname=bool(_endpoint_check(properties)),
+                    trusted=_trusted(properties))
+    found.check()
+    return found
 
 
-def _trust_file(properties: Mapping[str, str], keep: Keep) -> str | None:
+def _trusted(properties: Mapping[str, str]) -> Pem | None:
     location = properties.get("ssl.truststore.location", "").strip()
     if not location:
-        return _pem_text_file(properties, "ssl.truststore.certificates", keep)
+        return _pem(properties, "ssl.truststore.certificates")
     content = read_store("ssl.truststore.location", location)
     if is_pem(content):
-        return location
-    return keep(certificates(content, properties.get("ssl.truststore.password")))
+        return Path(location)
+    return PemText(certificates(content, properties.get("ssl.truststore.password")))
 
 
-def _own_certificate(properties: Mapping[str, str], keep: Keep) -> dict[str, Any]:
-    """Returns the settings of the client's certificate chain, its key and the key's password; empty without a key
-    store.
-    """
+def _own_certificate(properties: Mapping[str, str]) -> Tls:
+    """Returns the client's certificate chain, its key and the key's password; nothing without a key store."""
     location = properties.get("ssl.keystore.location", "").strip()
     password = properties.get("ssl.key.password")
-    if location:
-        content = read_store("ssl.keystore.location", location)
-        chain: str | None = location  # a PEM key store file holds the key and the chain
-        if not is_pem(content):
-            chain = keep(identity(content, properties.get("ssl.keystore.password"), password).decode())
-            password = None
-        key = chain
-    else:
-        chain = _pem_text_file(properties, "ssl.keystore.certificate.chain", keep)
-        key = _pem_text_file(properties, "ssl.keystore.key", keep) or chain
-    if not chain:
-        return {}
-    return {"ssl_certfile": chain, "ssl_keyfile": key, **({"ssl_password": password} if password else {})}
+    if not location:
+        chain = _pem(properties, "ssl.keystore.certificate.chain")
+        key = _pem(properties, "ssl.keystore.key") or chain
+        return Tls(chain=chain, key=key, password=password) if chain else Tls()
+    content = read_store("ssl.keystore.location", location)
+    if is_pem(content):  # it holds the key and the chain
+        return Tls(chain=Path(location), key=Path(location), password=password)
+    both = PemText(identity(content, properties.get("ssl.keystore.password"), password).decode())
+    return Tls(chain=both, key=both)
 
 
 def _endpoint_check(properties: Mapping[str, str]) -> str:
@@ -160,73 +128,14 @@ def _endpoint_check(properties: Mapping[str, str]) -> str:
     return algorithm
 
 
-def _pem_text_file(properties: Mapping[str, str], key: str, keep: Keep) -> str | None:
+def _pem(properties: Mapping[str, str], key: str) -> PemText | None:
     text = properties.get(key, "").strip()
     if not text:
         return None
     pem = pem_text(text)
     if not pem:
         raise ConfigError(f"{key} (value hidden) is not PEM: it has no -----BEGIN …----- with its -----END …-----")
-    return keep(pem)
-
-
-class PrivateFile(str):
-    """The path of a file with a text. Unpickled, for example on another machine, it is the path of a copy there."""
-
-    __slots__ = ("_text",)
-    _text: str
-
-    def __new__(cls, path: str, text: str) -> Self:
-        """The file has been written."""
-        made = super().__new__(cls, path)
-        made._text = text
-        return made
-
-    def restored(self) -> str:
-        """Returns the path of such a file; writes it if it is gone. (Systems remove temporary files that nobody has
-        read for days, as nobody does while connections are stable.)
-        """
-        return _private_file(self._text)
-
-    @override
-    def __reduce__(self) -> tuple[Callable[[str], str], tuple[str]]:
-        return _private_file, (self._text,)
-
-
-def _private_file(text: str) -> str:
-    """Returns a file with this text that only this user can read. Equal texts share a file, also those of other
-    processes, to limit their number. It remains: nobody knows who else still reads it.
-    """
-    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-    folder = private_folder("pem")
-    file = folder / f"{digest}.pem"
-    if not file.exists():
-        handle, unfinished = tempfile.mkstemp(dir=folder)
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-        Path(unfinished).replace(file)
-    return PrivateFile(str(file), text)
-
-
-def _check_files(settings: Mapping[str, Any]) -> None:
-    """Loads the files, so that a wrong password or file is reported now and not at the first connection."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    for what, load in _loads(context, settings):
-        try:
-            load()
-        except (ssl.SSLError, OSError, ValueError) as error:
-            raise ConfigError(f"{what} cannot be used: {error}") from error
-
-
-def _loads(context: ssl.SSLContext, settings: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
-    loads: list[tuple[str, Callable[[], None]]] = []
-    if "ssl_cafile" in settings:
-        loads.append(("the trust store", lambda: context.load_verify_locations(settings["ssl_cafile"])))
-    if "ssl_certfile" in settings:
-        password = settings.get("ssl_password", "")
-        files = settings["ssl_certfile"], settings["ssl_keyfile"]
-        loads.append(("the key store", lambda: context.load_cert_chain(*files, password=password)))
-    return loads
+    return PemText(pem)
 
 
 def _bad(key: str, value: object, allowed: str) -> ConfigError:

@@ -143,8 +143,7 @@ class Manager(PausingManager):
         sock = await create_connection(self._net, node.host, node.port, options, proxy_url=proxy, timeout_at=timeout_at)
         if not self.ssl_enabled:
             return TcpTransport(self._net, sock, host=node.host)
-        settings = {key: value for key, value in self.config.items() if key.startswith("ssl_")}
-        transport = TlsTransport(self._net, sock, host=node.host, **settings)
+        transport = TlsTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
         try:
             await transport.handshake()
         except Exception as error:  # the other side may send anything

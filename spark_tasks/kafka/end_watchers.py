@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -19,7 +19,7 @@ class EndWatchers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._watchers: WeakValueDictionary[str, EndWatcher] = WeakValueDictionary()
+        self._watchers: WeakValueDictionary[Hashable, EndWatcher] = WeakValueDictionary()
 
     def of(self, settings: Mapping[str, Any]) -> EndWatcher:
         """Returns the watcher for clients with these settings. It connects when it is first used."""

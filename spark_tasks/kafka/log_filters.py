@@ -47,9 +47,10 @@ THROTTLED_LINE: Final = "%s: %s throttled by broker (%d ms)"
 REPEATED_LINE: Final = "Sending username and password in the clear"
 """A warning that each new connection repeats; logged once."""
 WITH_CONTENTS: Final = (
-    "kafka.net.connection", "kafka.producer.kafka", "kafka.producer.sender", "kafka.protocol.parser",
+    "kafka.admin.client", "kafka.net.connection", "kafka.producer.kafka", "kafka.producer.sender",
+    "kafka.protocol.parser",
 )
-"""Loggers whose lines at DEBUG would contain what is sent and received."""
+"""Loggers whose lines at DEBUG would contain what is sent and received, or a client's settings."""
 _CONTENTS: Final = ("ProduceRequest", "FetchResponse", "SaslAuthenticateRequest", "SaslAuthenticateResponse")
 _OF_LOGIN: Final = re.compile(r"(?:SaslAuthenticationFailedError: )+(.*)")
 _OF_STOP: Final = re.compile(r"Cancelled|NetworkSelector closed")
@@ -109,6 +110,8 @@ def without_contents(record: logging.LogRecord) -> bool:
     """Replaces bytes, and messages that contain records or credentials, by what they are."""
     if isinstance(record.args, tuple):
         record.args = tuple(map(_described, record.args))
+    elif record.args:  # a single dictionary
+        record.args = _described(record.args)
     return True
 
 
@@ -116,7 +119,7 @@ def _described(argument: Any) -> Any:
     if isinstance(argument, (bytes, bytearray, memoryview)):
         return f"<{len(argument)} bytes>"
     if isinstance(argument, dict):
-        return {key: _described(value) for key, value in argument.items()}
+        return {key: "(hidden)" if "password" in str(key) else _described(value) for key, value in argument.items()}
     if type(argument) in (list, tuple):
         return [_described(item) for item in argument]
     name = type(argument).__name__

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -19,9 +19,9 @@ from spark_tasks.kafka.cluster import KafkaCluster
 MAX_KEPT: Final = 32
 
 
-def settings_key(settings: Mapping[str, Any]) -> str:
+def settings_key(settings: Mapping[str, Any]) -> Hashable:
     """Returns a key that is equal for equal client settings."""
-    return repr(sorted(settings.items(), key=lambda item: item[0]))
+    return frozenset((key, tuple(value) if isinstance(value, list) else value) for key, value in settings.items())
 
 
 def shared_cluster(settings: Mapping[str, Any]) -> KafkaCluster:
@@ -41,7 +41,7 @@ def _keep(_cluster: KafkaCluster) -> None:
 
 
 _LOCK = threading.Lock()
-_CLUSTERS: WeakValueDictionary[str, KafkaCluster] = WeakValueDictionary()
+_CLUSTERS: WeakValueDictionary[Hashable, KafkaCluster] = WeakValueDictionary()
 _INHERITED: list[KafkaCluster] = []
 
 

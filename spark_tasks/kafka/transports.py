@@ -12,8 +12,6 @@ from typing import Any, Final
 import kafka.errors as protocol
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
-from spark_tasks.kafka.client_config import PrivateFile
-
 _RECEIVE_BYTES: Final = 256 * 1024
 _MAX_RECEIVE_BYTES: Final = 4 * 1024 * 1024
 _LENGTH_BYTES: Final = 4
@@ -98,13 +96,7 @@ class UnfinishedFrame:
 
 
 class TlsTransport(KafkaSSLTransport):  # type: ignore[misc]
-    """Returns data that arrives just before the connection is closed, and the broker's reason for closing it. The
-    library reads the files of keys and certificates for each connection; PrivateFiles that are gone are written again.
-    """
-
-    def __init__(self, net: Any, sock: socket.socket, host: str | None = None, **settings: Any) -> None:
-        files = {key: value.restored() for key, value in settings.items() if isinstance(value, PrivateFile)}
-        super().__init__(net, sock, host=host, **settings | files)
+    """Returns data that arrives just before the connection is closed, and the broker's reason for closing it."""
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         return _data_first(*super()._sock_recv())

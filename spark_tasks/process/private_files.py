@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -42,6 +44,40 @@ def user_caches() -> Path:
 def open_private(file: Path, mode: str) -> IO[str]:
     """Opens a text file for writing (mode "w", "a" or "x"). Only its owner can read a new file."""
     return open(file, mode, encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600))
+
+
+@contextmanager
+def memory_file(content: bytes) -> Iterator[str]:
+    """A context manager for the path of a file that only this process can read and that is gone with it, even after
+    kill -9: for secrets that a library reads only from files. Where there are no files in memory, it is a temporary
+    file that only this user can read.
+    """
+    handle = _in_memory()
+    if handle is not None:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"{_HANDLES}/{handle}"
+        return
+    with tempfile.TemporaryDirectory(prefix="heeler-private-") as folder:
+        named = Path(folder, "file")
+        named.touch(0o600)
+        named.write_bytes(content)
+        yield str(named)
+
+
+_HANDLES = "/proc/self/fd"  # the paths of open files
+
+
+def _in_memory() -> int | None:
+    """Returns a new file in memory, or None: only Linux has them, and a sandbox may forbid them or have no /proc."""
+    if sys.platform != "linux" or not Path(_HANDLES).is_dir():
+        return None
+    with suppress(OSError):
+        handle = os.memfd_create("heeler")
+        os.fchmod(handle, 0o600)
+        return handle
+    return None
 
 
 def trusted(file: Path) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.client_config import tls_files
+from spark_tasks.kafka.client_config import tls_settings
 from spark_tasks.registry.responses import checked, read_body
 from spark_tasks.registry.settings import TLS_PREFIX, user_info, without_user
 
@@ -29,12 +29,14 @@ def connect(values: Mapping[str, Any]) -> SchemaRegistryClient:
 
     seconds = values["http.read.timeout.ms"] / 1000 or None  # 0: no limit, as in Java
     timeout = httpx2.Timeout(seconds, connect=values["http.connect.timeout.ms"] / 1000 or None)
-    tls_settings = {key.removeprefix(TLS_PREFIX): value for key, value in values.items()
-                    if key.startswith(TLS_PREFIX + "ssl.")}
-    with tls_files(tls_settings) as tls:  # which the client reads only here
-        files = {name: tls[key] for key, name in _TLS_NAMES.items() if tls.get(key)}
+    tls = tls_settings({key.removeprefix(TLS_PREFIX): value for key, value in values.items()
+                        if key.startswith(TLS_PREFIX + "ssl.")})
+    with tls.files() as files:  # which the client reads only here
+        stores = {"ssl.ca.location": files.trusted, "ssl.certificate.location": files.chain,
+                  "ssl.key.location": files.key, "ssl.key.password": tls.password}
+        given = {key: value for key, value in stores.items() if value}
         try:
-            client = SchemaRegistryClient({**_conf(values), "timeout": timeout, **files})
+            client = SchemaRegistryClient({**_conf(values), "timeout": timeout, **given})
         except (ValueError, TypeError, OSError) as error:
             raise ConfigError(f"schema.registry.url: {error}") from error
     # The client has no settings for what Java's clients support: any header, and a token without a logical cluster.
@@ -42,7 +44,7 @@ def connect(values: Mapping[str, Any]) -> SchemaRegistryClient:
     rest.session.event_hooks = {"response": [lambda response: read_body(response, seconds or math.inf)]}
     rest.send_request = _checking(rest.send_request)
     rest.send_http_request = _remembering(rest)
-    if values.get(f"{TLS_PREFIX}ssl.endpoint.identification.algorithm", "https").strip() == "":
+    if not tls.check_hostname:
         rest.verify.check_hostname = False
     for key, value in values.items():
         if key.startswith("request.header."):
@@ -142,7 +144,3 @@ _OAUTH = (
     "bearer.auth.client.id", "bearer.auth.client.secret", "bearer.auth.scope", "bearer.auth.issuer.endpoint.url",
     "bearer.auth.logical.cluster", "bearer.auth.identity.pool.id",
 )
-_TLS_NAMES = {
-    "ssl_cafile": "ssl.ca.location", "ssl_certfile": "ssl.certificate.location", "ssl_keyfile": "ssl.key.location",
-    "ssl_password": "ssl.key.password",
-}

@@ -200,6 +200,28 @@ def test_batches_written_by_another_producer_are_read(topic: Topic, compression:
     assert seen[0].timestamp > 1_600_000_000_000
 
 
+class Name(str):
+    """The name of a header as clients of other languages may write it, and as brokers accept it."""
+
+    __slots__ = ()
+
+    def encode(self, *_: str) -> bytes:
+        return b"\xff\xfe"
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_a_record_with_a_header_whose_name_is_not_utf_8_is_read(topic: Topic, compression: str | None) -> None:
+    """Nothing behind it could be read, by any worker of the group, until the topic was deleted."""
+    producer = KafkaProducer(**topic.clients, compression_type=compression)
+    for n in range(3):
+        producer.send(topic.name, key=b"%d" % n, value=b"x", headers=[(Name("h"), b"v")] if n == 1 else [])
+        producer.flush()
+    producer.close()
+    log, seen = topic.log()
+    log.read_to_end().result(WAIT)
+    assert [r.key for r in seen] == [b"0", b"1", b"2"]
+
+
 def test_the_error_that_prevents_the_start_is_reported(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.log.topic_log.TOPIC_WAIT_S", 0.3)
     for name, error in (("no-such-topic", ConnectError), ("not/a/name", ValueError)):

@@ -15,7 +15,7 @@ from heeler.embedded_kafka.java import find_java
 from heeler.embedded_kafka.ports import free_port
 from tests.rigs.scrape import metrics
 from tests.rigs.serving import Certificates, make_certificates
-from tests.rigs.workers import SOON_S, Kafka, running_worker
+from tests.rigs.workers import SOON_S, Kafka, processes_of, running_worker, wait_gone
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -36,8 +36,10 @@ def certificates(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def secured(certificates: Certificates):
-    """A broker, its secured address, and the broker as the tests see it, over its own listener without any password."""
-    address = f"127.0.0.1:{free_port()}"
+    """A broker, its addresses for logins and for certificates of clients, and the broker as the tests see it, over its
+    own listener without any password.
+    """
+    address, mutual = (f"127.0.0.1:{free_port()}" for _ in range(2))
     listener = {
         "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
         "scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
@@ -45,11 +47,16 @@ def secured(certificates: Certificates):
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(certificates.pem),
     }
+    certified = {
+        "ssl.keystore.type": "PEM", "ssl.keystore.location": str(certificates.pem), "ssl.client.auth": "required",
+        "ssl.truststore.type": "PEM", "ssl.truststore.location": str(certificates.certificate),
+    }
     settings = {
-        "listeners": f"SECURED://{address}",
-        "advertised.listeners": f"SECURED://{address}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL",
+        "listeners": f"SECURED://{address},MUTUAL://{mutual}",
+        "advertised.listeners": f"SECURED://{address},MUTUAL://{mutual}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL,MUTUAL:SSL",
         **{f"listener.name.secured.{key}": value for key, value in listener.items()},
+        **{f"listener.name.mutual.{key}": value for key, value in certified.items()},
         "group.min.session.timeout.ms": "500",
     }
     with EmbeddedBroker(quick=True, settings=settings) as broker:
@@ -57,7 +64,7 @@ def secured(certificates: Certificates):
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         change = UserScramCredentialUpsertion("connect", info, PASSWORD.encode())
         kafka.admin.alter_user_scram_credentials([change])["connect"].result(30)
-        yield address, kafka
+        yield address, mutual, kafka
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +80,7 @@ def trust_store(certificates: Certificates, tmp_path_factory):
 @pytest.fixture(scope="module")
 def rig(secured, trust_store, tmp_path_factory):
     """A worker that logs in with a password for which Java's quoting is needed; every client is configured."""
-    address, kafka = secured
+    address, _, kafka = secured
     security = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512",
                 "sasl.jaas.config": login(SCRAM, "connect", QUOTED), **trust_store}
     everywhere = {f"{prefix}{key}": value for prefix in ("", "producer.", "consumer.", "admin.")
@@ -100,6 +107,46 @@ def test_data_flow_with_the_workers_login_and_with_a_connectors_own(rig, certifi
     with source.open("a") as file:
         file.write("three\n")
     rig.wait_lines(target, ["one", "two", "three"])
+
+
+@pytest.mark.parametrize("store", ["PEM texts", "PKCS12"])
+@pytest.mark.parametrize("end", ["TERM", "KILL"])
+def test_the_private_key_of_a_worker_is_in_no_temporary_file(
+    secured, certificates, tmp_path, monkeypatch, topic_name, end, store
+):
+    """It stayed there after the worker's end. All clients use it: the broker requires a certificate."""
+    _, mutual, kafka = secured
+    key, chain = re.findall(r"(-----BEGIN [^-]+-----[^-]+-----END [^-]+-----)", certificates.pem.read_text())
+    tls = {"ssl.keystore.type": "PEM", "ssl.keystore.key": key.replace("\n", " "),
+           "ssl.keystore.certificate.chain": chain.replace("\n", " ")} if store == "PEM texts" else {
+               "ssl.keystore.location": str(certificates.pkcs12), "ssl.keystore.password": "secret"}
+    trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": chain.replace("\n", " ")}
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    secret = key.splitlines()[1]
+
+    def with_key():
+        files = [path for path in temporary.rglob("*") if path.is_file()]
+        contents = {path: path.read_bytes() for path in files}
+        return [path for path, content in contents.items() if b"PRIVATE KEY" in content or secret.encode() in content]
+
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("one\ntwo\n")
+    with running_worker(kafka, tmp_path / "worker", f"{end}-{store[:3]}", bootstrap_servers=mutual,
+                        **{"security.protocol": "SSL", "heeler.log.level.kafka": "DEBUG"}, **tls, **trusted) as rig:
+        rig.create(f"{topic_name}-in", {"connector.class": "FileStreamSource", "file": str(source),
+                                        "topic": topic_name})
+        rig.create(f"{topic_name}-out", {"connector.class": "FileStreamSink", "topics": topic_name,
+                                         "file": str(target)})
+        rig.wait_lines(target, ["one", "two"])
+        assert with_key() == []
+        processes = processes_of(rig.process)
+        assert not any(secret in " ".join(process.cmdline()) for process in processes)
+        rig.process.signal(end)
+        wait_gone(processes)
+        assert with_key() == []
+        assert secret not in rig.process.log.read_text()
 
 
 @pytest.mark.parametrize(("client", "connector"), [("producer", "FileStreamSource"), ("consumer", "FileStreamSink")])

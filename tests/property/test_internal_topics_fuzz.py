@@ -16,6 +16,7 @@ import pytest
 from actors.messages.commands import ReadConfigToEnd
 from actors.messages.correlation_ids import OpId
 from actors.messages.events import ConfigChanged
+from actors.messages.requests import DeleteConnector, PutConnector
 from rest.json_text import dumps
 from storage.config.fold import fold
 from storage.config.state import ClusterConfigState
@@ -113,6 +114,31 @@ def test_a_herder_continues_whatever_the_config_topic_contains(seed: int) -> Non
     world.log.append(((b"connector-good", json.dumps({"properties": CONFIG}).encode()),))
     world.settle()
     assert GOOD in world.where(), world.story(40)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_herder_continues_whatever_the_status_topic_contains(seed: int) -> None:
+    """Also about connectors that exist, and in the name of workers of the group."""
+    chance = random.Random(seed)
+    world = World(2, seed=seed)
+    world.settle()
+    for name in (GOOD, ConnectorName("a")):
+        world.ask(world.leader, PutConnector(name, CONFIG, replace=True))
+    world.settle()
+    for _ in range(CHUNK // 50 if RECORDS > 100_000 else 3):
+        for _ in range(20):
+            world.status_log.append_record(hostile.status_record(chance))
+        world.settle()
+    world.crash(world.leader)
+    world.add("w9")
+    world.settle()
+    assert {item for item in world.where() if "good" in str(item)} == {GOOD, *world.config.tasks(GOOD)}
+    assert world.statuses.connectors[GOOD].state is State.RUNNING
+    assert {status.state for status in world.statuses.tasks[GOOD].values()} == {State.RUNNING}
+    asked = world.ask(world.leader, DeleteConnector(ConnectorName("a")))
+    world.settle()
+    assert world.replies[asked].error is None
+    assert set(world.where()) == {GOOD, *world.config.tasks(GOOD)}
 
 
 def test_records_that_java_can_parse_advance_the_position() -> None:

@@ -155,3 +155,19 @@ def test_inconsistent_lengths_and_counts_are_refused(at: int, value: int) -> Non
         return
     with pytest.raises(CorruptRecordError):
         read(FetchedRecords, bytes(data), [], IsolationLevel.READ_UNCOMMITTED, 0)
+
+
+@pytest.mark.parametrize(("at", "value"), [
+    (61 + 1, 0x80), (61 + 1, 0xFF),  # the first record's attributes, which mean nothing
+    (61 + 10, 0xFF), (61 + 10, 0x80),  # the name of its header, which need not be UTF-8
+])
+def test_what_brokers_accept_is_read(at: int, value: int) -> None:
+    """kafka-python takes most of them for damaged: they were read again and again, and nothing behind them."""
+    data = bytearray(batch(100, [(0, b"k", b"v", [("h", b"x")]), (0, b"k", b"w", [])], 0, -1, False, None))
+    assert [data[61 + 1], data[61 + 10 : 61 + 11]] == [0, b"h"]
+    data[at] = value
+    struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
+    found, next_offset = read(FetchedRecords, bytes(data), [], IsolationLevel.READ_UNCOMMITTED, 0)
+    assert [(r.offset, r.key, r.value) for r in found] == [(100, b"k", b"v"), (101, b"k", b"w")]
+    assert found[0].headers == [("h" if at == 61 + 1 else "\ufffd", b"x")]
+    assert next_offset == 102

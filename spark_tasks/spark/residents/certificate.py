@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import ssl
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from spark_tasks.process.private_files import memory_file
+
 _VALID = dt.timedelta(days=3650)  # longer than a worker runs; nothing else trusts it
 
 
-def own_certificate(folder: Path) -> tuple[str, ssl.SSLContext]:
-    """A new certificate as PEM, and an SSL context with its key. Raises OSError if `folder` cannot be written to."""
+def own_certificate() -> tuple[str, ssl.SSLContext]:
+    """A new certificate as PEM, and an SSL context with its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "heeler executors")])
     now = dt.datetime.now(dt.UTC)
@@ -28,12 +29,9 @@ def own_certificate(folder: Path) -> tuple[str, ssl.SSLContext]:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    file = folder / "key.pem"  # Python loads keys from files only
-    file.touch(0o600)
-    file.write_bytes(private + pem)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0  # they would arrive on the leash, where any byte kills the process
-    context.load_cert_chain(file)
-    file.unlink()
+    with memory_file(private + pem) as file:  # Python loads keys from files only
+        context.load_cert_chain(file)
     return pem.decode(), context

@@ -137,7 +137,7 @@ class ExecutorListener:
         else:
             from spark_tasks.spark.residents.certificate import own_certificate  # noqa: PLC0415 - 0.1 s to import
 
-            self._certificate, self._context = own_certificate(self.folder)
+            self._certificate, self._context = own_certificate()
             family = socket.AF_INET6 if ":" in bind else socket.AF_INET
             self._listener = socket.create_server((bind, port), family=family, backlog=BACKLOG)
         threading.Thread(target=self._accept, name="executors-listener", daemon=True).start()

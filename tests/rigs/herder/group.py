@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from actors.assignment.codec import decode_assignment, encode_metadata
+from actors.assignment.codec import CodecError, decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.leader import RebalancePlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
@@ -34,6 +34,7 @@ class Broker:
         self.record_bytes = DEFAULT_RECORD_BYTES
         self.counting: set[str] = set()  # workers that know no weights, as Java's
         self.intruders: dict[str, bytes] = {}  # members that are not workers, and what they say when they join
+        self.misled: Callable[[dict[str, bytes]], dict[str, bytes]] | None = None  # what a hostile leader sends instead
         self._ids = 0
 
     def join(self, id_: str | None, worker: str, metadata: bytes) -> str:
@@ -210,6 +211,8 @@ class Member:
             case "lead":
                 self.generation = broker.generation
                 broker.assignments = dict(self._lead())
+                if broker.misled is not None:
+                    broker.assignments = broker.misled(broker.assignments)
             case "sync":
                 self.generation = broker.generation
             case "done":
@@ -231,7 +234,12 @@ class Member:
 
     def _done(self) -> None:
         broker, id_ = self.broker, self.id or ""
-        assignment = decode_assignment((broker.assignments or {})[id_])
+        try:
+            assignment = decode_assignment((broker.assignments or {})[id_])
+        except CodecError as error:
+            self.joining, self.needs = False, True
+            self.lose(str(error), forget=False)
+            return
         self.joining, self.needs, self.last_completed = False, self.again, broker.generation
         led = self.plan if self.plan is not None and self.plan.generation == broker.generation else None
         if self.void:

@@ -164,8 +164,12 @@ class StatusLog:
         return len(self._views) - 1
 
     def append(self, status: Status) -> None:
-        """Add a record."""
-        record = LogRecord(0, len(self), 0, *status_record(status))
+        """Add the record of a status."""
+        self.append_record(status_record(status))
+
+    def append_record(self, written: KeyValue) -> None:
+        """Add a record, whatever it contains."""
+        record = LogRecord(0, len(self), 0, *written)
         self._views.append(status_fold.fold(self._views[-1][0], [record]))
 
     def view(self, position: int | None = None) -> StatusState:

@@ -42,7 +42,7 @@ def lines(state: HerderState, payload: ConfigChanged | Joined, level: str = "INF
 
 def loaded(configs: Mapping[ConnectorName, Config]) -> HerderState:
     state = HerderState(HerderSettings(WorkerId("me:1"), "g"))
-    store = ClusterConfigState(offset=1, connector_configs=configs)
+    store = ClusterConfigState(offset=1, connector_configs=configs, task_counts=dict.fromkeys(configs, 1))
     return core.step(state, Event(Loaded(store), 1, StatusState(), "test"))[0]
 
 

@@ -24,7 +24,6 @@ from actors.messages.correlation_ids import OpId, RequestId
 from actors.messages.events import ConfigOpDone, Joined, JoinPreparing, TaskReconfigurationRequested
 from actors.messages.requests import HealthCheck, PutConnector, SetTargetState, StopConnectorRequest
 from actors.stores.config_writes import plan
-from storage.config.state import ClusterConfigState
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
 from storage.status.state import StatusState
@@ -262,14 +261,14 @@ def test_what_fails_at_its_start_is_failed_although_generations_have_begun_again
 
 def test_what_has_no_configuration_is_failed_although_generations_have_begun_again() -> None:
     state = running().nodes["w0"].state
-    empty = ClusterConfigState(offset=state.config.offset)
-    joined = membership(1, leader=False, offset=empty.offset)
-    assigned = replace(joined, assignment=replace(joined.assignment, assigned=Allocation((C,))))
+    without = replace(state.config, task_configs={})
+    joined = membership(1, leader=False, offset=without.offset)
+    assigned = replace(joined, assignment=replace(joined.assignment, assigned=Allocation((), (T,))))
     new = replace(state, standing=Joining(), instances={}, allocation=Allocation(), announced=Allocation(),
-                  config=empty, store=empty)
+                  config=without, store=without)
     _, effects = step(new, Joined(assigned))
-    assert [(e.status.id, e.status.state, e.safe) for e in effects if isinstance(e, PutStatus)] == [
-        (C, State.FAILED, False)]
+    *_, last = [(e.status.id, e.status.state, e.safe) for e in effects if isinstance(e, PutStatus)]
+    assert last == (T, State.FAILED, False)
 
 
 def test_a_request_is_answered_once_when_the_worker_ends_during_a_write() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-import stat
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,17 +10,13 @@ import pytest
 from heeler.embedded_kafka.java import find_java
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.security.tls import PemText, Tls
 
 SERVER = {"bootstrap.servers": "localhost:9092"}
 LOGIN = (
     'org.apache.kafka.common.security.plain.PlainLoginModule required username="al ice" password="s=\\"e;c\'r\\\\et" ;'
 )
 
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path, monkeypatch):
-    """Where PEM texts are written to."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -90,29 +83,16 @@ def test_tls_supports_pem_texts(pem):
         "ssl.endpoint.identification.algorithm": "",
     }
     settings = client_settings(properties)
-    assert settings["ssl_check_hostname"] is False
-    file = Path(settings["ssl_keyfile"])
-    assert file.read_text().strip() == key.strip()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert settings["ssl_context"] == Tls(
+        check_hostname=False, trusted=PemText(certificate), chain=PemText(certificate), key=PemText(key))
     assert client_settings(properties) == settings
-
-
-def test_pem_texts_are_sent_to_executors_on_other_machines(pem, tmp_path, monkeypatch):
-    """Which do not have the worker's temporary files."""
-    sent = pickle.dumps(client_settings({**SERVER, "security.protocol": "SSL", "ssl.truststore.certificates": pem[1]}))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
-    (tmp_path / "elsewhere").mkdir()
-    file = Path(pickle.loads(sent)["ssl_cafile"])
-    assert file.read_text() == pem[1]
-    assert file.is_relative_to(tmp_path / "elsewhere")
 
 
 def test_pem_texts_may_have_lines_of_any_characters(pem):
     """OpenSSL writes the names of a certificate above it."""
     found = client_settings({**SERVER, "security.protocol": "SSL",
                              "ssl.truststore.certificates": f"subject=O = M\u00fcller\n{pem[1]}"})
-    assert Path(found["ssl_cafile"]).read_text(encoding="utf-8") == pem[1]
+    assert found["ssl_context"].trusted == PemText(pem[1])
 
 
 def test_a_pem_text_may_be_one_line(pem):
@@ -120,8 +100,8 @@ def test_a_pem_text_may_be_one_line(pem):
     key, certificate = (" ".join(text.split("\n")) for text in pem)
     found = client_settings({**SERVER, "security.protocol": "SSL", "ssl.truststore.certificates": certificate * 2,
                              "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key})
-    texts = [Path(found[name]).read_text() for name in ("ssl_keyfile", "ssl_certfile", "ssl_cafile")]
-    assert texts == [*pem, pem[1] * 2]
+    tls = found["ssl_context"]
+    assert [one.text for one in (tls.key, tls.chain, tls.trusted)] == [*pem, pem[1] * 2]
 
 
 def test_tls_supports_pem_files(pem, tmp_path):
@@ -137,8 +117,7 @@ def test_tls_supports_pem_files(pem, tmp_path):
             "ssl.truststore.location": str(store),
         }
     )
-    assert settings["ssl_certfile"] == settings["ssl_keyfile"] == settings["ssl_cafile"] == str(store)
-    assert settings["ssl_check_hostname"] is True
+    assert settings["ssl_context"] == Tls(check_hostname=True, trusted=store, chain=store, key=store)
 
 
 @pytest.fixture(scope="module")
@@ -166,10 +145,10 @@ def test_pkcs12_stores_of_keytool_are_converted_to_pem(keytool):
     stores = {**SERVER, "security.protocol": "SSL", **keytool("PKCS12")}
     settings = client_settings(stores)
     assert client_settings({**stores, "ssl.keystore.type": "PKCS12", "ssl.truststore.type": "JKS"}) == settings
-    assert "ssl_password" not in settings
-    for file, holds in ((settings["ssl_cafile"], "CERTIFICATE"), (settings["ssl_keyfile"], "PRIVATE KEY")):
-        assert f"-----BEGIN {holds}-----" in Path(file).read_text()
-        assert stat.S_IMODE(Path(file).stat().st_mode) == 0o600
+    tls = settings["ssl_context"]
+    assert tls.password is None
+    assert "-----BEGIN CERTIFICATE-----" in tls.trusted.text
+    assert "-----BEGIN PRIVATE KEY-----" in tls.key.text
     with pytest.raises(ConfigError, match=r"ssl.truststore.location is neither PEM nor .* with this password"):
         client_settings({**stores, "ssl.truststore.password": "other"})
 
@@ -178,7 +157,7 @@ def test_pkcs12_stores_of_keytool_are_converted_to_pem(keytool):
 def test_jks_stores_are_converted_to_pem(keytool):
     stores = {**SERVER, "security.protocol": "SSL", **keytool("JKS")}
     settings = client_settings({**stores, "ssl.key.password": "own pass"})
-    assert "ssl_password" not in settings
+    assert settings["ssl_context"].password is None
     with pytest.raises(ConfigError, match="Cannot recover key"):
         client_settings({**stores, "ssl.key.password": "other"})
 

@@ -28,6 +28,7 @@ from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.connections import Connections, Deadline, Loop, Manager
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.recovery import RecoveringManager
+from spark_tasks.kafka.security.tls import Tls
 from tests.rigs.serving import Certificates, make_certificates
 from tests.rigs.support import wait_until
 
@@ -252,10 +253,10 @@ def tls_listener(own: Certificates, version: ssl.TLSVersion) -> Iterator[int]:
 def test_a_broker_that_refuses_the_certificate_of_a_client_is_not_asked_again(tmp_path, version, with_certificate):
     """As in Kafka's clients: it was retried forever."""
     own, other = make_certificates(tmp_path / "own"), make_certificates(tmp_path / "other")
-    mine = {"ssl_certfile": str(other.pem), "ssl_keyfile": str(other.pem)} if with_certificate else {}
+    mine = {"chain": other.pem, "key": other.pem} if with_certificate else {}
     with tls_listener(own, version) as port:
         made = Connections({"bootstrap_servers": [f"127.0.0.1:{port}"], "security_protocol": "SSL",
-                            "ssl_cafile": str(own.certificate), **mine})
+                            "ssl_context": Tls(trusted=own.certificate, **mine)})
         try:
             with pytest.raises(SaslAuthenticationFailedError, match=r"refuses the TLS connection.*keystore.*ALERT"):
                 made.run(made.bootstrap, 60_000)

@@ -142,6 +142,8 @@ def test_lines_at_debug_have_no_records_and_no_credentials(logger: str, caplog: 
     with caplog.at_level(logging.DEBUG, logger):
         logging.getLogger(logger).debug("%s Send: %r %s %s", "me", b"secret", login, {1: written})
         logging.getLogger(logger).debug("value=%r headers=%r to %s", bytearray(b"secret"), [("a", b"secret")], TP)
-    first, second = (record.getMessage() for record in caplog.records)
+        logging.getLogger(logger).debug("Starting with %s", {"client_id": "me", "sasl_plain_password": "secret"})
+    first, second, third = (record.getMessage() for record in caplog.records)
+    assert third == "Starting with {'client_id': 'me', 'sasl_plain_password': '(hidden)'}"
     assert first == "me Send: '<6 bytes>' SaslAuthenticateRequest(…) {1: 'ProduceRequest(…)'}"
     assert second == f"value='<6 bytes>' headers=[['a', '<6 bytes>']] to {TP}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_tasks.kafka.end_watchers import EndWatchers
+from spark_tasks.kafka.security.tls import PemText, Tls
 from spark_tasks.kafka.shared_clusters import MAX_KEPT, shared_cluster
 from tests.rigs.support import wait_until
 
@@ -22,6 +23,15 @@ def test_unused_clusters_are_kept_while_few_others_are_used() -> None:
     wait_until(lambda: not second.alive, 10, "the end of the one that was used longest ago")
     assert first.alive
     assert shared_cluster(settings(1)).io is not second
+
+
+def test_clients_with_other_keys_have_other_clusters() -> None:
+    def with_key(key: str) -> dict[str, Any]:
+        return {"bootstrap_servers": ["127.0.0.1:1"], "ssl_context": Tls(chain=PemText(key), key=PemText(key))}
+
+    mine = shared_cluster(with_key("mine"))
+    assert shared_cluster(with_key("mine")) is mine
+    assert shared_cluster(with_key("other")) is not mine
 
 
 def test_a_cluster_in_use_is_not_closed() -> None:

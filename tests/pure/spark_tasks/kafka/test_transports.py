@@ -7,17 +7,15 @@ import socket
 import ssl
 import struct
 import sys
-import tempfile
 import threading
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.connections import Loop
+from spark_tasks.kafka.security.tls import Tls
 from spark_tasks.kafka.transports import TcpTransport, TlsTransport, UnfinishedFrame
 from tests.rigs.serving import make_certificates
 from tests.rigs.support import wait_until
@@ -105,8 +103,8 @@ def test_the_reason_of_a_closed_tls_connection_is_read_although_writing_fails_fi
     loop, reader = Loop(), Reader()
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
         ours.setblocking(False)
-        transport = TlsTransport(loop, ours, host="127.0.0.1", ssl_cafile=str(own.certificate),
-                                 ssl_certfile=str(other.pem), ssl_keyfile=str(other.pem))
+        tls = Tls(trusted=own.certificate, chain=other.pem, key=other.pem)
+        transport = TlsTransport(loop, ours, host="127.0.0.1", ssl_context=tls)
         transport.set_protocol(reader)
         refusal = threading.Thread(target=refuse, args=(server, context))
         refusal.start()
@@ -116,23 +114,6 @@ def test_the_reason_of_a_closed_tls_connection_is_read_although_writing_fails_fi
         wait_until(lambda: loop.poll(timeout_ms=5) is None and reader.received)
     assert "TLSV1_ALERT_UNKNOWN_CA" in str(reader.received[0])
     loop.close()
-
-
-def test_key_and_certificates_that_were_removed_from_the_temporary_folder_are_written_again(tmp_path, monkeypatch):
-    """Systems remove what nobody has read for days; the next connection needs it."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    pem = make_certificates(tmp_path / "own").pem.read_text()
-    settings = client_settings({
-        "bootstrap.servers": "h:1", "security.protocol": "SSL", "ssl.truststore.certificates": pem,
-        "ssl.keystore.certificate.chain": pem})
-    files = {Path(settings[f"ssl_{name}"]) for name in ("cafile", "certfile", "keyfile")}
-    for file in files:
-        file.unlink()
-    tls = {key: value for key, value in settings.items() if key.startswith("ssl_")}
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        TlsTransport(Loop(), ours, host="127.0.0.1", **tls).abort()
-    assert {file.read_text() for file in files} == {pem}
 
 
 def refuse(server: socket.socket, context: ssl.SSLContext) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from heeler.embedded_kafka.folder import BrokerFolder
 from heeler.embedded_kafka.guard import GuardedProcess
-from spark_tasks.process.private_files import open_private, private_folder, trusted
+from spark_tasks.process.private_files import memory_file, open_private, private_folder, trusted
 from spark_tasks.spark.class_archive import ClassArchive
 
 
@@ -56,6 +58,39 @@ def test_logs_configurations_and_broker_folders_are_private(tmp_path: Path) -> N
     broker.release()
     assert [mode(p) for p in (tmp_path / "log", tmp_path / "file", tmp_path / "broker", written)] == [
         0o600, 0o600, 0o700, 0o600]
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_file_in_memory_is_private_and_ends_with_its_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: bool
+) -> None:
+    """Where there are none, it is a temporary file until then."""
+    def forbidden(_: str) -> int:
+        raise PermissionError("by the sandbox")
+
+    if not in_memory:
+        monkeypatch.setattr(os, "memfd_create", forbidden)
+    with memory_file(b"key") as file:
+        assert [Path(file).read_bytes(), Path(file).read_bytes()] == [b"key", b"key"]
+        assert mode(Path(file)) == 0o600
+        folders = list(tmp_path.iterdir())
+        assert (folders == []) is in_memory
+        assert [mode(folder) for folder in folders] in ([], [0o700])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_memory_is_gone_after_kill_9(tmp_path: Path) -> None:
+    code = """import sys
+from spark_tasks.process.private_files import memory_file
+with memory_file(b"key") as file:
+    print(open(file).read(), flush=True)
+    sys.stdin.read()"""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "TMPDIR": str(tmp_path)}) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "key\n"
+        process.kill()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_archive_of_classes_that_others_can_write_is_not_used(tmp_path: Path) -> None:
