@@ -28,7 +28,13 @@ from spark_tasks.registry.apicurio import RegistryConfigDef, unified
 from spark_tasks.registry.caches import with_failures
 from spark_tasks.registry.client import SchemaName, SchemaText, registry_of, require_packages
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, UnusableSchemaError
-from spark_tasks.registry.settings import REGISTRY_KEYS, check, reads_headers, writes_headers
+from spark_tasks.registry.settings import (
+    REGISTRY_KEYS,
+    check,
+    metadata_properties,
+    reads_headers,
+    writes_headers,
+)
 from spark_tasks.registry.subjects import Subjects
 from spark_tasks.registry.wire import SchemaId, framed, unframed, with_header
 
@@ -110,7 +116,8 @@ class RegisteredConverter(Converter):
         check(values)
         require_packages(*self.packages)
         self._values, self._is_key = values, is_key
-        self._reads_latest = names_latest and values["use.latest.version"]
+        self._metadata = metadata_properties(values)
+        self._reads_latest = (names_latest and values["use.latest.version"]) or bool(self._metadata)
         self._subjects = Subjects(values, configs, is_key=is_key)
         self._registry = registry_of(values, configs)
         self._options_from(values)
@@ -177,7 +184,7 @@ class RegisteredConverter(Converter):
         if not self._reads_latest:
             return None
         text = self._schema(schema_id)
-        newest = self._registry.latest(self._subject_of(topic, text))[1]
+        newest = self._registry.latest(self._subject_of(topic, text), self._metadata)[1]
         return None if newest == text else self._checked(newest, "newest schema of the subject")
 
     def _schema(self, schema_id: SchemaId) -> SchemaText:
@@ -269,15 +276,18 @@ class RegisteredConverter(Converter):
             text = registry.schema(values["use.schema.id"])
             guid = registry.name_of(subject, text).guid if writes_headers(values, is_key=self._is_key) else None
             return SchemaName(values["use.schema.id"], guid), text, True
-        if values["use.latest.version"]:
-            return (*registry.latest(subject), True)
+        if self._metadata or values["use.latest.version"]:
+            return (*registry.latest(subject, self._metadata), True)
         return registry.name_of(subject, described.text), described.text, False
 
     @property
     def _strict(self) -> bool:
-        """Whether the schema to write with must have every field that the records' own schema requires."""
-        by_id = self._values["use.schema.id"] >= 0
-        return bool(self._values["id.compatibility.strict" if by_id else "latest.compatibility.strict"])
+        """Whether the schema to write with must have every field that the records' own schema requires. As in Java, one
+        that its metadata choose need not.
+        """
+        if self._values["use.schema.id"] >= 0:
+            return bool(self._values["id.compatibility.strict"])
+        return not self._metadata and bool(self._values["latest.compatibility.strict"])
 
 
 _OF_ALL = (UnknownSchemaError, RefusedSchemaError, UnusableSchemaError)
