@@ -94,7 +94,7 @@ class Schemas:
         self._message_names = [described.name for described in files[-1].message_type]
         if not self._message_names:
             raise DataError("a Protobuf schema has no message")
-        self._messages: dict[str, Message | None] = {}
+        self._messages: dict[str, Message] = {}
 
     def message(self, index: tuple[int, ...]) -> Message:
         """Returns the message at an index: its position in the file, then its position in that message, and so on."""
@@ -126,43 +126,39 @@ class Schemas:
         return None
 
     def _tree(self, top: Any) -> Message:
-        message = self._message(top, 0)
+        message = self._message(top, ())
         if _size(message, {}) > _MAX_TYPES:
             raise DataError(f"a Protobuf message has more than {_MAX_TYPES} fields, counting each use of a message")
         return message
 
-    def _message(self, described: Any, depth: int) -> Message:
+    def _message(self, described: Any, around: tuple[str, ...]) -> Message:
+        """`around`: the full names of the messages around it."""
         name = described.full_name
         if name in self._messages:
-            message = self._messages[name]
-            if message is None:
-                raise DataError(f"the Protobuf message {name} contains itself: Arrow does not support recursive types")
-            return message
-        if depth > MAX_DEPTH:
+            return self._messages[name]
+        if name in around:
+            raise DataError(f"the Protobuf message {name} contains itself: Arrow does not support recursive types")
+        if len(around) > MAX_DEPTH:
             raise DataError(f"a Protobuf message is nested more than {MAX_DEPTH} levels deep")
-        self._messages[name] = None
-        try:
-            proto = descriptor_pb2.DescriptorProto()
-            described.CopyToProto(proto)
-            words = {field.number: field for field in proto.field}
-            proto2 = _is_proto2(described.file)
-            oneofs = [oneof for oneof in described.oneofs if not words[oneof.fields[0].number].proto3_optional]
-            places = {oneof.full_name: i for i, oneof in enumerate(oneofs)}
-            members = tuple(
-                self._member(field, words[field.number], places, proto2, depth) for field in described.fields)
-        except BaseException:
-            del self._messages[name]
-            raise
+        proto = descriptor_pb2.DescriptorProto()
+        described.CopyToProto(proto)
+        words = {field.number: field for field in proto.field}
+        proto2 = _is_proto2(described.file)
+        oneofs = [oneof for oneof in described.oneofs if not words[oneof.fields[0].number].proto3_optional]
+        places = {oneof.full_name: i for i, oneof in enumerate(oneofs)}
+        members = tuple(self._member(field, words[field.number], places, proto2, (*around, name))
+                        for field in described.fields)
         message = Message(described.name, name, members, tuple(oneof.name for oneof in oneofs))
         self._messages[name] = message
         return message
 
-    def _member(self, field: Any, word: Any, oneofs: Mapping[str, int], proto2: bool, depth: int) -> ProtobufField:
+    def _member(self, field: Any, word: Any, oneofs: Mapping[str, int], proto2: bool,
+                around: tuple[str, ...]) -> ProtobufField:
         kind = _KINDS[field.type]
         if kind == "group":
             raise DataError(f"Unknown Connect schema type: the group {field.full_name}")
         oneof = field.containing_oneof
-        message = self._message(field.message_type, depth + 1) if kind == "message" else None
+        message = self._message(field.message_type, around) if kind == "message" else None
         plain = kind != "message" and not field.is_repeated
         return ProtobufField(
             field.name, field.number, kind, field.is_repeated, not field.is_repeated and bool(field.has_presence),

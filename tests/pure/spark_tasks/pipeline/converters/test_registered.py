@@ -6,13 +6,14 @@ import pyarrow as pa
 import pytest
 
 from spark_tasks.data.columns import SCHEMA_KEY
-from spark_tasks.data.schema import Field, Schema, Type, to_text
+from spark_tasks.data.schema import Field, Schema, Type, from_text, to_text
 from spark_tasks.errors import ConfigError
 from spark_tasks.pipeline.converters.avro.converter import AvroConverter
-from spark_tasks.pipeline.converters.base import BadRowsError
+from spark_tasks.pipeline.converters.base import BadRowsError, MixedSchemasError
 from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
 from spark_tasks.pipeline.converters.protobuf.converter import ProtobufConverter
-from spark_tasks.registry.errors import UnknownSchemaError
+from spark_tasks.registry.errors import UnknownSchemaError, UnusableSchemaError
+from spark_tasks.registry.settings import RECORD_NAME, TOPIC_NAME, TOPIC_RECORD_NAME
 from spark_tasks.registry.wire import framed
 from tests.rigs.guid_registry import guid_registry
 
@@ -35,7 +36,8 @@ def made(kind, registry, **config):
 
 def register(registry, subject, kind, text, **properties):
     """Adds a version to the subject, with these properties in its metadata. Returns its id."""
-    registry.schemas.append({"schema": text, "schemaType": kind, "metadata": {"properties": properties}})
+    metadata = {"metadata": {"properties": properties}} if properties else {}
+    registry.schemas.append({"schema": text, "schemaType": kind, **metadata})
     registry.subjects.setdefault(subject, []).append(len(registry.schemas))
     return len(registry.schemas)
 
@@ -168,3 +170,51 @@ def test_metadata_that_are_no_pairs_are_refused(words):
         AvroConverter().configure(config, is_key=False)
     found = AvroConverter.config_def.validate_all({**config, "converter.type": "value"})
     assert found[METADATA].errors == [str(error.value)]
+
+
+PROTO = """syntax = "proto3"; package far; message First { int64 a = 1; }
+message Second { message Inner { int64 a = 1; } int64 a = 1; }"""
+PROTO_INDEXES = {"far.First": b"\0", "far.Second": b"\2\2", "far.Second.Inner": b"\4\2\0"}
+
+
+@pytest.mark.parametrize("record", list(PROTO_INDEXES))
+@pytest.mark.parametrize(("strategy", "subject"), [
+    (RECORD_NAME, "{}"), (TOPIC_RECORD_NAME, "t-{}"), (TOPIC_NAME, "t-value")])
+def test_the_subject_of_a_protobuf_record_is_that_of_its_own_message(registry, strategy, subject, record):
+    """It determines the version and the newest schema. It used to be that of the first message of the schema."""
+    for name in PROTO_INDEXES:  # in each subject, the schema has another version
+        register(registry, subject.format(name), "PROTOBUF", f'syntax = "proto3"; message Other{len(name)} {{}}')
+    subjects = [subject.format(name) for name in PROTO_INDEXES]
+    schema_id = register(registry, "unrelated", "PROTOBUF", PROTO)
+    for place, one in enumerate(subjects):
+        registry.subjects[one] = [*range(1, place + 2), schema_id]
+    newest = PROTO.replace("int64 a = 1;", f"int64 a = 1; int64 of_{record.replace('.', '_')} = 2;")
+    registry.subjects[subject.format(record)].append(register(registry, "unrelated", "PROTOBUF", newest))
+    payload = pa.array([b"\0" + schema_id.to_bytes(4, "big") + PROTO_INDEXES[record] + b"\x08\5"])
+    reader = made("PROTOBUF", registry, **{"value.subject.name.strategy": strategy})
+    found, metadata = reader.to_connect("t", payload)
+    assert found.to_pylist() == [{"a": 5}]
+    place = max(n for n, one in enumerate(subjects) if one == subject.format(record))
+    assert from_text(metadata[SCHEMA_KEY]).version == place + 2
+    reader = made("PROTOBUF", registry, **{"value.subject.name.strategy": strategy, "use.latest.version": "true"})
+    found, metadata = reader.to_connect("t", payload)
+    assert found.to_pylist() == [{"a": 5, f"of_{record.replace('.', '_')}": 0}]
+    assert from_text(metadata[SCHEMA_KEY]).version == place + 3
+
+
+@pytest.mark.parametrize("strategy", [RECORD_NAME, TOPIC_NAME])
+@pytest.mark.parametrize("latest", ["true", "false"])
+def test_a_message_that_a_protobuf_schema_does_not_have_is_a_bad_record(registry, strategy, latest):
+    """Also where it would name the subject. The other records of the batch are read."""
+    schema_id = register(registry, "t-value", "PROTOBUF", PROTO)
+    registry.subjects["far.Second"] = [schema_id]
+    start = b"\0" + schema_id.to_bytes(4, "big")
+    reader = made("PROTOBUF", registry, **{"value.subject.name.strategy": strategy, "use.latest.version": latest})
+    batch = pa.array([start + b"\2\2\x08\1", start + b"\2\x10\x08\2", None, start + b"\2\2\x08\3"])
+    with pytest.raises(MixedSchemasError) as mixed:
+        reader.to_connect("t", batch)
+    good, bad = (batch.take(pa.array(rows)) for rows in mixed.value.rows_by_schema())
+    assert reader.to_connect("t", good)[0].to_pylist() == [{"a": 1}, {"a": 3}]
+    with pytest.raises(BadRowsError, match=r"the schema has no message at the index \[8\]") as error:
+        reader.to_connect("t", bad)
+    assert [(row, type(one)) for row, one in error.value.bad] == [(0, UnusableSchemaError)]
