@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urljoin
 
+from spark_tasks.data.schema import exact
 from spark_tasks.errors import DataError
 from spark_tasks.limits import MAX_DEPTH, nests_deeper
 
@@ -24,9 +25,9 @@ _VALUES = frozenset({"const", "enum", "default", "example", "examples"})  # thes
 
 
 def parse(text: str) -> Any:
-    """Parses the text of a schema. Raises DataError."""
+    """Parses the text of a schema. Numbers with a fraction keep their digits, as Decimals. Raises DataError."""
     try:
-        definition = json.loads(text)
+        definition = json.loads(text, parse_float=exact)
     except (ValueError, RecursionError) as error:
         raise DataError(f"a JSON schema is not valid JSON: {error}") from error
     if nests_deeper(definition, 4 * MAX_DEPTH):

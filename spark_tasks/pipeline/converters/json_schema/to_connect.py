@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from spark_tasks.data.schema import STRING, Field, Schema, Type
+from spark_tasks.data.schema import STRING, Field, Schema, Type, with_floats
 from spark_tasks.errors import DataError
 from spark_tasks.java.json import java_json
 from spark_tasks.limits import MAX_DEPTH
@@ -96,16 +96,16 @@ class _Mapping:
         given = definition.get(n.CONNECT_PARAMETERS)
         if isinstance(given, Mapping):
             parameters.update({str(key): str(value) for key, value in given.items()})
-        default = definition.get("default")
-        return replace(
+        schema = replace(
             schema,
             name=title if schema.name is None and isinstance(title, str) else schema.name,
             version=number if isinstance(number, int) else version,
             doc=doc if isinstance(doc, str) else None,
             parameters=tuple(parameters.items()),
-            default=None if default is None else java_json(default),
             optional=schema.optional or optional,
         )
+        default = definition.get("default")
+        return schema if default is None else replace(schema, default=java_json(with_floats(default, schema)))
 
     def _referred(self, name: str, scope: Scope, version: int | None, optional: bool) -> Schema:
         target, scope = self._documents.target(name, scope)
