@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LONGEST = 500  # of a registry's message
 _UNKNOWN_S = 1.0  # for this long a schema stays unknown: many batches in a row may have records with its id
+_DEEPEST_REFERENCES, _MOST_REFERENCES = 50, 1000
 _INSTALL = "a schema registry needs additional packages: pip install 'heeler[registry]'"
 
 
@@ -165,8 +166,9 @@ class Registry:
         return schemas
 
     def _collect(self, schema: SchemaText, found: dict[str, SchemaText], depth: int) -> None:
-        if depth > 50:
-            raise DataError("schema references are nested more than 50 levels deep")
+        if depth > _DEEPEST_REFERENCES or len(found) + len(schema.references) > _MOST_REFERENCES:
+            raise DataError(f"the references of a schema are nested more than {_DEEPEST_REFERENCES} levels deep, for "
+                            f"example because they reference each other, or are more than {_MOST_REFERENCES}")
         for name, subject, version in schema.references:
             if name in found:
                 continue

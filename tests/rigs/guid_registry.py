@@ -57,6 +57,8 @@ class GuidRegistry:
                 wanted = dict(zip(query["key"], query["value"], strict=True)).items()
                 known = reversed(self.subjects.get(subject, ()))
                 return next((self.described(n, subject) for n in known if wanted <= self._properties(n).items()), None)
+            case "GET", ["subjects", subject, "versions", number] if subject in self.subjects:
+                return self.described(self.subjects[subject][int(number) - 1], subject)
             case "GET", ["schemas", "ids", number] if 0 < int(number) <= len(self.schemas):
                 return self.described(int(number))
             case "GET", ["schemas", "guids", guid]:

@@ -137,7 +137,7 @@ class RegisteredConverter(Converter):
         size = max(1, values["schemas.cache.config"])
         self._read_of = with_failures(lru_cache(size)(self._reader), size, UnusableSchemaError, _UNUSABLE_S)
         self._described = with_failures(lru_cache(size)(self._describe), size, UnusableSchemaError, _UNUSABLE_S)
-        self._written = lru_cache(size)(self.writer)
+        self._written = with_failures(lru_cache(size)(self._writer), size, UnusableSchemaError, _UNUSABLE_S)
         self._record_of = lru_cache(size)(self._record)
 
     @abstractmethod
@@ -252,6 +252,18 @@ class RegisteredConverter(Converter):
         except DataError as error:
             raise UnusableSchemaError(f"the schema {schema.name if schema else None}: {error}") from error
 
+    def _writer(self, schema: Schema | None, text: SchemaText, given: bool) -> tuple[Write, bytes]:
+        """Returns the writer for records with a registered schema, and the bytes between the schema id and their
+        payloads.
+        """
+        try:
+            return (self.writer(schema, text, given=given),
+                    self.index_of(self._described(schema), text, given=given))
+        except _OF_ALL:
+            raise
+        except DataError as error:
+            raise UnusableSchemaError(f"the schema to write with: {error}") from error
+
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
         """Raises RetriableError while the registry is unreachable."""
@@ -277,8 +289,8 @@ class RegisteredConverter(Converter):
             name, text, given = self._target(topic, described)
             all_rows = len(rows) == len(array)
             values = array if all_rows else array.take(pa.array(rows))
-            payloads = self._written(schema, text, given=given)(values, metadata or {})
-            index = self.index_of(described, text, given=given)
+            write, index = self._written(schema, text, given)
+            payloads = write(values, metadata or {})
             if not writes_headers(self._values, is_key=self._is_key):
                 written = framed(name.id, payloads, index)
             else:

@@ -28,11 +28,13 @@ def parse(text: str) -> Any:
     """Parses the text of a schema. Numbers with a fraction keep their digits, as Decimals. Raises DataError."""
     try:
         definition = json.loads(text, parse_float=exact)
-    except (ValueError, RecursionError) as error:
+        if not nests_deeper(definition, 4 * MAX_DEPTH):
+            return definition
+    except RecursionError:
+        pass
+    except ValueError as error:
         raise DataError(f"a JSON schema is not valid JSON: {error}") from error
-    if nests_deeper(definition, 4 * MAX_DEPTH):
-        raise DataError(f"a JSON schema is nested more than {MAX_DEPTH} levels deep")
-    return definition
+    raise DataError(f"a JSON schema is nested more than {MAX_DEPTH} levels deep")
 
 
 def with_definitions(document: Any) -> Any:

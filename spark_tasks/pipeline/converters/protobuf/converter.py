@@ -89,8 +89,6 @@ class ProtobufConverter(RegisteredConverter):
         size = max(1, values["schemas.cache.config"])
         self._own = lru_cache(size)(self._own_message)
         self._schemas = lru_cache(size)(self._compiled)
-        self._registered_index = lru_cache(size)(
-            lambda text, record: indexes.written(self._registered(text, record)[1]))
 
     def _own_message(self, schema: Schema) -> tuple[Schemas, str, str]:
         from spark_tasks.pipeline.converters.protobuf.to_protobuf import protobuf_file  # noqa: PLC0415 - an extra
@@ -138,10 +136,7 @@ class ProtobufConverter(RegisteredConverter):
     @override
     def index_of(self, described: Described, text: SchemaText, *, given: bool) -> bytes:
         """Returns the index of the records' message; in another schema, that of the message with the same name."""
-        if not given:
-            return described.index
-        found: bytes = self._registered_index(text, described.record)
-        return found
+        return indexes.written(self._registered(text, described.record)[1]) if given else described.index
 
     def _registered(self, text: SchemaText, record: str | None) -> tuple[Schemas, tuple[int, ...]]:
         schemas = self._schemas(text)

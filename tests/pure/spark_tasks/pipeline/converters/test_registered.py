@@ -11,6 +11,7 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.pipeline.converters.avro.converter import AvroConverter
 from spark_tasks.pipeline.converters.base import BadRowsError, MixedSchemasError
 from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
+from spark_tasks.pipeline.converters.protobuf import indexes
 from spark_tasks.pipeline.converters.protobuf.converter import ProtobufConverter
 from spark_tasks.registry.errors import UnknownSchemaError, UnusableSchemaError
 from spark_tasks.registry.settings import RECORD_NAME, TOPIC_NAME, TOPIC_RECORD_NAME
@@ -218,3 +219,136 @@ def test_a_message_that_a_protobuf_schema_does_not_have_is_a_bad_record(registry
     with pytest.raises(BadRowsError, match=r"the schema has no message at the index \[8\]") as error:
         reader.to_connect("t", bad)
     assert [(row, type(one)) for row, one in error.value.bad] == [(0, UnusableSchemaError)]
+
+
+def chain(kind, levels, *, closed=False):
+    """A schema of records within records; `closed`: the innermost one is the outermost one again."""
+    if kind == "PROTOBUF":
+        inner = "L0" if closed else "int64"
+        parts = [f"message L{n} {{ {f'L{n + 1}' if n < levels - 1 else inner} a = 1; }}" for n in range(levels)]
+        return 'syntax = "proto3"; ' + " ".join(parts)
+    if kind == "JSON":
+        parts = {f"L{n}": {"type": "object", "properties": {"a": {"$ref": f"#/definitions/L{n + 1}"}}}
+                 for n in range(levels)}
+        last = {"$ref": "#/definitions/L0"} if closed else {"type": "integer"}
+        return json.dumps({"definitions": {**parts, f"L{levels}": last}, "$ref": "#/definitions/L0"})
+    text = '"L0"' if closed else '"long"'
+    for n in reversed(range(levels)):
+        text = f'{{"type":"record","name":"L{n}","fields":[{{"name":"a","type":{text}}}]}}'
+    return text
+
+
+INLINE = {  # deep types without names
+    "AVRO": '{"type":"array","items":' * 1000 + '"int"' + "}" * 1000,
+    "JSON": '{"type":"array","items":' * 1000 + '{"type":"integer"}' + "}" * 1000,
+    "PROTOBUF": 'syntax = "proto3"; ' + "".join(f"message L{n} {{ " for n in range(1000)) + "int64 a = 1;" + "}" * 1000,
+}
+PAYLOADS = {"AVRO": b"\2", "JSON": b'{"a":1}', "PROTOBUF": b"\0\x08\1"}
+
+
+def reads_as_bad(registry, kind, words, schema_id):
+    """Whether records with the schema are bad, in both directions, while a record with another schema is read."""
+    register(registry, "t-value", kind, schema_text(kind, "a"))
+    good = len(registry.schemas)
+    for config in ({}, {"json.fail.invalid.schema": "true"}) if kind == "JSON" else ({},):
+        reader = made(kind, registry, **config)
+        for _ in range(2):
+            with pytest.raises(BadRowsError, match=words) as error:
+                reader.to_connect("t", framed(schema_id, pa.array([PAYLOADS[kind]] * 2)))
+            assert [(row, type(one)) for row, one in error.value.bad] == [(0, UnusableSchemaError),
+                                                                         (1, UnusableSchemaError)]
+        [written] = made(kind, registry).from_connect("other", *column("a"))
+        assert reader.to_connect("t", framed(good, pa.array([written.as_py()[5:]])))[0].to_pylist() == [{"a": 1}]
+    if kind == "JSON":  # texts are written without regard to the schema that is named
+        return
+    writer = made(kind, registry, **{"auto.register.schemas": "false", "use.schema.id": str(schema_id)})
+    with pytest.raises(BadRowsError) as error:
+        writer.from_connect("t", *column("a"))
+    assert isinstance(error.value.bad[0][1], UnusableSchemaError)
+    assert len(str(error.value)) < 1000
+
+
+@KINDS
+@pytest.mark.parametrize("levels", [1, 2, 30])
+def test_a_recursive_schema_makes_bad_records(registry, kind, levels):
+    """The error says what contains itself, and where, and what to do."""
+    schema_id = register(registry, "t-value", kind, chain(kind, levels, closed=True))
+    where = ".".join("a" * levels)
+    reads_as_bad(registry, kind, rf"the schema {schema_id}: the .*L0 contains itself, in the field {where}\. "
+                 r"Arrow has no recursive types; use .* to a fixed depth, or ByteArrayConverter", schema_id)
+
+
+@KINDS
+@pytest.mark.parametrize("levels", [101, 1000])
+def test_a_schema_that_is_nested_too_deep_makes_bad_records(registry, kind, levels):
+    schema_id = register(registry, "t-value", kind, chain(kind, levels))
+    reads_as_bad(registry, kind, "nested more than 100 levels deep", schema_id)
+
+
+@KINDS
+def test_types_without_names_that_are_nested_too_deep_make_bad_records(registry, kind):
+    schema_id = register(registry, "t-value", kind, INLINE[kind])
+    reads_as_bad(registry, kind, "levels deep", schema_id)
+
+
+MUTUAL = {  # two schemas that use each other, which only a hostile registry has, by the names of the references
+    "AVRO": [('{"type":"record","name":"L0","fields":[{"name":"a","type":"L1"}]}', "L1"),
+             ('{"type":"record","name":"L1","fields":[{"name":"a","type":"L0"}]}', "L0")],
+    "JSON": [('{"title":"L0","type":"object","properties":{"a":{"$ref":"L1"}}}', "L1"),
+             ('{"title":"L1","type":"object","properties":{"a":{"$ref":"L0"}}}', "L0")],
+    "PROTOBUF": [('syntax = "proto3"; import "L1"; message A0 { A1 a = 1; }', "L1"),
+                 ('syntax = "proto3"; import "L0"; message A1 { A0 a = 1; }', "L0")],
+}  # fmt: skip
+
+
+@KINDS
+def test_schemas_that_reference_each_other_make_bad_records(registry, kind):
+    for (text, name), subject in zip(MUTUAL[kind], ("s0", "s1"), strict=True):
+        register(registry, subject, kind, text)
+        other = "s1" if subject == "s0" else "s0"
+        registry.schemas[-1]["references"] = [{"name": name, "subject": other, "version": 1}]
+    reads_as_bad(registry, kind, "levels deep, for example because they reference each other", 1)
+
+
+def test_messages_that_were_read_before_count_as_levels(registry):
+    """A message that contains one that is known was as deep as it would have been without it."""
+    schema_id = register(registry, "t-value", "PROTOBUF", chain("PROTOBUF", 300))
+    converter = made("PROTOBUF", registry)
+    start = b"\0" + schema_id.to_bytes(4, "big")
+
+    def read(place):
+        return converter.to_connect("t", pa.array([start + indexes.written((place,))]))[0].to_pylist()
+
+    assert read(200) == [{"a": None}]
+    for place in (199, 101, 0):
+        with pytest.raises(BadRowsError, match="nested more than 100 levels deep"):
+            read(place)
+
+
+def test_a_schema_to_write_with_that_is_unusable_is_not_read_again_for_each_record(registry, monkeypatch):
+    """All records of a batch have the same one; it used to be read for each of them."""
+    schema_id = register(registry, "t-value", "AVRO", chain("AVRO", 1, closed=True))
+    written = []
+    writer = AvroConverter.writer
+    monkeypatch.setattr(AvroConverter, "writer", lambda self, *given, **more: written.append(1) or writer(
+        self, *given, **more))
+    converter = made("AVRO", registry, **{"auto.register.schemas": "false", "use.schema.id": str(schema_id)})
+    values, metadata = column("a")
+    for _ in range(2):
+        with pytest.raises(BadRowsError, match="the Avro record L0 contains itself") as error:
+            converter.from_connect("t", pa.concat_arrays([values] * 5), metadata)
+        assert [row for row, _ in error.value.bad] == [0, 1, 2, 3, 4]
+    assert len(written) == 1
+
+
+def test_a_schema_may_reference_a_thousand_others(registry):
+    """Each could itself reference a thousand."""
+    register(registry, "part", "AVRO", '"int"')
+    schema_id = register(registry, "t-value", "AVRO", schema_text("AVRO", "a"))
+    registry.schemas[-1]["references"] = [{"name": f"r{n}", "subject": "part", "version": 1} for n in range(1000)]
+    reader = made("AVRO", registry)
+    assert reader.to_connect("t", framed(schema_id, pa.array([b"\2\2"])))[0].to_pylist() == [{"a": 1}]
+    more = register(registry, "t-value", "AVRO", schema_text("AVRO", "a"))
+    registry.schemas[-1]["references"] = [{"name": f"r{n}", "subject": "part", "version": 1} for n in range(1001)]
+    with pytest.raises(BadRowsError, match="or are more than 1000"):
+        reader.to_connect("t", framed(more, pa.array([b"\2\2"])))
