@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -120,8 +120,44 @@ def to_json(schema: Schema) -> dict[str, Any]:
 
 def default_json(schema: Schema) -> Any:
     """Returns the default of a schema that has one as JSON. A Decimal that is a number has all its digits."""
-    exact = schema.name == DECIMAL and schema.type is Type.BYTES
-    return json.loads(schema.default or "null", parse_float=Decimal if exact else None)
+    return with_floats(json.loads(schema.default or "null", parse_float=exact), schema)
+
+
+def exact(number: str) -> Decimal:
+    """Parses a number of JSON with a fraction or an exponent so that it keeps its digits. (For json.loads.) Raises
+    ValueError.
+    """
+    try:
+        return Decimal(number)
+    except InvalidOperation as error:
+        raise ValueError(f"the exponent of {number[:100]} is too large") from error
+
+
+def with_floats(default: Any, schema: Schema | None) -> Any:
+    """Returns the default of a schema, whose numbers were parsed with `exact`, with floats where its values have them:
+    everywhere except in Decimals.
+    """
+    match default:
+        case Decimal():
+            decimal = schema is not None and schema.name == DECIMAL and schema.type is Type.BYTES
+            return default if decimal else float(default)
+        case list() if schema is not None and schema.type is Type.MAP:  # of entries, in the form of either converter
+            return [_entry(one, schema) for one in default]
+        case list():
+            return [with_floats(one, schema and schema.value) for one in default]
+        case dict():
+            parts = {field.name: field.schema for field in schema.fields} if schema is not None else {}
+            return {name: with_floats(one, parts.get(name, schema and schema.value)) for name, one in default.items()}
+    return default
+
+
+def _entry(entry: Any, schema: Schema) -> Any:
+    parts = {"key": schema.key, "value": schema.value}
+    if isinstance(entry, dict):
+        return {name: with_floats(one, parts.get(name)) for name, one in entry.items()}
+    if isinstance(entry, list) and len(entry) == len(parts):
+        return [with_floats(one, part) for one, part in zip(entry, parts.values(), strict=True)]
+    return with_floats(entry, None)
 
 
 def _part(schema: Schema | None, what: str) -> Schema:
@@ -148,7 +184,7 @@ def _single(number: Any) -> Any:
 def from_text(text: str | bytes) -> Schema:
     """Parses a schema in JsonConverter's form. Raises DataError with JsonConverter's messages."""
     try:
-        described = json.loads(text)
+        described = json.loads(text, parse_float=exact)
     except (ValueError, RecursionError) as error:
         raise DataError(f"a schema is not valid JSON: {error}") from error
     if nests_deeper(described):
@@ -173,18 +209,21 @@ def from_json(described: Any) -> Schema | None:
         raise DataError(f"Unknown schema type: {described['type']}") from None
     version, default = described.get("version"), described.get("default")
     is_integer = isinstance(version, int) and not isinstance(version, bool)
-    return Schema(
+    schema = Schema(
         kind,
         optional=described.get("optional") is True,
         name=_text(described.get("name")),
         version=version if is_integer else None,
         doc=_text(described.get("doc")),
         parameters=_parameters(described.get("parameters")),
-        default=None if default is None else java_json(_single(default) if kind is Type.FLOAT32 else default),
         fields=_fields(described.get("fields")) if kind is Type.STRUCT else (),
         key=_inner(described, "keys", "Map schema did not specify the key type") if kind is Type.MAP else None,
         value=_value(kind, described),
     )
+    if default is None:
+        return schema
+    default = with_floats(default, schema)
+    return replace(schema, default=java_json(_single(default) if kind is Type.FLOAT32 else default))
 
 
 def _value(kind: Type, described: Mapping[str, Any]) -> Schema | None:

@@ -20,9 +20,9 @@ from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConfigError, DataError, RetriableError
 from spark_tasks.registry.caches import with_failures
 from spark_tasks.registry.certificates import rejection
-from spark_tasks.registry.connection import BUSY, connect
+from spark_tasks.registry.connection import BUSY, connect, latest_with_metadata
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, UnusableSchemaError
-from spark_tasks.registry.settings import TLS_PREFIX, without_user
+from spark_tasks.registry.settings import TLS_PREFIX, Properties, without_user
 from spark_tasks.registry.wire import SchemaId
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LONGEST = 500  # of a registry's message
 _UNKNOWN_S = 1.0  # for this long a schema stays unknown: many batches in a row may have records with its id
+_DEEPEST_REFERENCES, _MOST_REFERENCES = 50, 1000
 _INSTALL = "a schema registry needs additional packages: pip install 'heeler[registry]'"
 
 
@@ -141,12 +142,19 @@ class Registry:
         """Returns the identifiers of a schema of the subject."""
         return _name(self._found(subject, schema))
 
-    def latest(self, subject: str) -> tuple[SchemaName, SchemaText]:
-        """Returns the latest schema of the subject and its identifiers."""
-        return self._latest(subject)
+    def latest(self, subject: str, properties: Properties = ()) -> tuple[SchemaName, SchemaText]:
+        """Returns the latest schema of the subject with these properties in its metadata, and its identifiers. With
+        properties, deleted versions count, too, as in Java.
+        """
+        return self._latest(subject, properties)
 
-    def _fetch_latest(self, subject: str) -> tuple[SchemaName, SchemaText]:
-        latest = self._request(f"subject {subject}", lambda: self._client.get_latest_version(subject))
+    def _fetch_latest(self, subject: str, properties: Properties) -> tuple[SchemaName, SchemaText]:
+        if properties:
+            named = ",".join(f"{key}={value}" for key, value in properties)
+            latest = self._request(f"subject {subject}, metadata {named}", lambda: latest_with_metadata(
+                self._client, subject, properties))
+        else:
+            latest = self._request(f"subject {subject}", lambda: self._client.get_latest_version(subject))
         return _name(latest), _text(latest.schema)
 
     def referenced(self, schema: SchemaText) -> dict[str, SchemaText]:
@@ -158,8 +166,9 @@ class Registry:
         return schemas
 
     def _collect(self, schema: SchemaText, found: dict[str, SchemaText], depth: int) -> None:
-        if depth > 50:
-            raise DataError("schema references are nested more than 50 levels deep")
+        if depth > _DEEPEST_REFERENCES or len(found) + len(schema.references) > _MOST_REFERENCES:
+            raise DataError(f"the references of a schema are nested more than {_DEEPEST_REFERENCES} levels deep, for "
+                            f"example because they reference each other, or are more than {_MOST_REFERENCES}")
         for name, subject, version in schema.references:
             if name in found:
                 continue
@@ -230,6 +239,9 @@ class Registry:
         if status == 409:
             return RefusedSchemaError(f"{where}; the schema is not compatible with earlier schemas of the subject: "
                                       "change the data, or the subject's compatibility level")
+        if ", metadata " in what and status in (404, 405) and error.error_code in (-1, None):
+            return ConfigError(f"{where}; use.latest.with.metadata needs a registry that supports metadata, such as "
+                               "Confluent's")
         has_no_guids = what.startswith("GUID") and status in (404, 405)
         if error.error_code in (-1, None) and status != 422 and not has_no_guids:  # registries set an error code
             return ConfigError(f"{where}; this is not the response of a schema registry: is the path of the URL right?")

@@ -9,14 +9,15 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_config import tls_settings
 from spark_tasks.registry.responses import checked, read_body
-from spark_tasks.registry.settings import TLS_PREFIX, user_info, without_user
+from spark_tasks.registry.settings import TLS_PREFIX, Properties, user_info, without_user
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry import RegisteredSchema, SchemaRegistryClient
 
 BUSY = (408, 429, 500, 502, 503, 504)
 """Status codes after which another URL, or the same one later, may succeed."""
@@ -58,6 +59,17 @@ def connect(values: Mapping[str, Any]) -> SchemaRegistryClient:
     if values["bearer.auth.credentials.source"] == "OAUTHBEARER":
         _know_when_tokens_expire(rest.bearer_field_provider)
     return client
+
+
+def latest_with_metadata(client: SchemaRegistryClient, subject: str, properties: Properties) -> RegisteredSchema:
+    """Returns the latest schema of the subject with these properties in its metadata; deleted versions count, too. (The
+    client's own method encodes the properties twice, so that "a b" would be "a%20b".)
+    """
+    from confluent_kafka.schema_registry import RegisteredSchema  # noqa: PLC0415 - of the extra `registry`
+
+    pairs = [*(("key", key) for key, _ in properties), *(("value", value) for _, value in properties)]
+    url = f"subjects/{quote(subject, safe='')}/metadata?{urlencode([*pairs, ('deleted', 'true')])}"
+    return RegisteredSchema.from_dict(client._rest_client.get(url))  # noqa: SLF001
 
 
 def _checking(send: Callable[..., Any]) -> Callable[..., dict[str, Any]]:

@@ -4,6 +4,7 @@ Python client does not support are rejected, not ignored.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -14,7 +15,11 @@ from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, Import
 from spark_tasks.config.unsupported import UNREAD_BY_REGISTRY_CLIENTS, refuse_https
 from spark_tasks.errors import ConfigError
 
+Properties = tuple[tuple[str, str], ...]
+"""Properties in the metadata of schemas, as pairs of key and value in the order of the keys."""
+
 _URL = "schema.registry.url"
+_METADATA = "use.latest.with.metadata"
 _SERIALIZERS = "io.confluent.kafka.serializers"
 TOPIC_NAME = f"{_SERIALIZERS}.subject.TopicNameStrategy"
 RECORD_NAME = f"{_SERIALIZERS}.subject.RecordNameStrategy"
@@ -41,7 +46,7 @@ use.latest.version BOOLEAN LOW =false Whether to write records with the latest s
 latest.compatibility.strict BOOLEAN LOW =true Whether the records' schema must be able to read the latest schema.
 latest.cache.size INT LOW =1000 The maximum number of latest schemas to cache.
 latest.cache.ttl.sec INT LOW =-1 How long to cache a latest schema, in seconds; -1 means forever.
-use.latest.with.metadata STRING LOW - Not supported.
+use.latest.with.metadata STRING LOW - The metadata of a schema, as key=value,…: use the latest one that has them.
 schema.format STRING LOW - Not supported.
 execution.environment STRING MEDIUM - Has no effect: rules of data contracts are not run.
 rule.executors LIST LOW = Not supported: rules of data contracts are not run.
@@ -111,7 +116,6 @@ _STRATEGIES = (TOPIC_NAME, RECORD_NAME, TOPIC_RECORD_NAME, ASSOCIATED_NAME)
 _ONLY: dict[str, tuple[Any, ...]] = {
     "propagate.schema.tags": (False,),
     "use.schema.guid": (None, ""),
-    "use.latest.with.metadata": (None, ""),
     "schema.format": (None, ""),
     "rule.executors": ([],),
     "rule.actions": ([],),
@@ -163,6 +167,10 @@ def problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             remedy = f"supported: {names}" if names else "not supported; remove it"
             yield name, f"Invalid value {values[name]} for configuration {name}: {remedy}"
     try:
+        metadata_properties(values)
+    except ConfigError as error:
+        yield _METADATA, str(error)
+    try:
         if values["basic.auth.credentials.source"] == "USER_INFO":
             user_info(values)
     except ConfigError as error:
@@ -207,6 +215,22 @@ def user_info(values: Mapping[str, Any]) -> str:
     if ":" not in user:
         raise ConfigError("basic.auth.user.info (value hidden) must be user:password")
     return user
+
+
+def metadata_properties(values: Mapping[str, Any]) -> Properties:
+    """Returns the properties of use.latest.with.metadata, none if it is not set. As in Java, pairs with a comma are in
+    single quotes, which are doubled within them. Raises ConfigError.
+    """
+    text = values[_METADATA] or ""
+    try:
+        pairs = [pair.partition("=") for pair in next(csv.reader([text], quotechar="'", strict=True), [])]
+    except csv.Error:
+        pairs = [("", "", "")]
+    found = {key: value for key, separator, value in pairs if separator}
+    if len(found) != len(pairs):
+        raise ConfigError(f"Invalid value {text} for configuration {_METADATA}: must be different keys with their "
+                          "values, such as application.version=v1,team=x; a pair with a comma must be in single quotes")
+    return tuple(sorted(found.items()))
 
 
 def reads_headers(values: Mapping[str, Any], *, is_key: bool) -> bool:

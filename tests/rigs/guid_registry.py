@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from spark_tasks.registry.client import shared
 
@@ -26,6 +26,7 @@ class GuidRegistry:
         self.subjects: dict[str, list[int]] = {}
         self.url = ""
         self.requests: list[str] = []  # their paths
+        self.unknown: dict[str, Any] = {"error_code": 40403, "message": "Schema not found"}
 
     def ids_asked(self) -> list[int]:
         """The ids in the requests for a schema."""
@@ -41,8 +42,9 @@ class GuidRegistry:
         return {"id": number, **guid, **named, **self.schemas[number - 1]}
 
     def answer(self, method: str, path: str, body: Any) -> dict[str, Any] | None:
-        """The response to a request; None if there is no such thing."""
-        match method, [unquote(part) for part in path.strip("/").split("/")]:
+        """The response to a request; None if there is no such thing. `path`: with its query."""
+        url = urlsplit(path)
+        match method, [unquote(part) for part in url.path.strip("/").split("/")]:
             case "POST", ["subjects", subject, "versions"]:
                 return self.described(self._register(subject, body), subject)
             case "POST", ["subjects", subject]:
@@ -50,12 +52,22 @@ class GuidRegistry:
                 return next((self.described(n, subject) for n in known if self.schemas[n - 1] == _kept(body)), None)
             case "GET", ["subjects", subject, "versions", "latest"] if subject in self.subjects:
                 return self.described(self.subjects[subject][-1], subject)
+            case "GET", ["subjects", subject, "metadata"]:
+                query = parse_qs(url.query, keep_blank_values=True)
+                wanted = dict(zip(query["key"], query["value"], strict=True)).items()
+                known = reversed(self.subjects.get(subject, ()))
+                return next((self.described(n, subject) for n in known if wanted <= self._properties(n).items()), None)
+            case "GET", ["subjects", subject, "versions", number] if subject in self.subjects:
+                return self.described(self.subjects[subject][int(number) - 1], subject)
             case "GET", ["schemas", "ids", number] if 0 < int(number) <= len(self.schemas):
                 return self.described(int(number))
             case "GET", ["schemas", "guids", guid]:
                 there = range(1, len(self.schemas) + 1)
                 return next((self.described(n) for n in there if self.guids and self.guid(n) == guid), None)
         return None
+
+    def _properties(self, number: int) -> dict[str, str]:
+        return self.schemas[number - 1].get("metadata", {}).get("properties", {})  # type: ignore[no-any-return]
 
     def _register(self, subject: str, body: Any) -> int:
         schema = _kept(body)
@@ -83,8 +95,8 @@ def guid_registry(*, guids: bool = True) -> Iterator[GuidRegistry]:
             size = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(size)) if size else None
             registry.requests.append(self.path)
-            found = registry.answer(self.command, urlsplit(self.path).path, body)
-            text = json.dumps(found or {"error_code": 40403, "message": "Schema not found"}).encode()
+            found = registry.answer(self.command, self.path, body)
+            text = json.dumps(found or registry.unknown).encode()
             self.send_response(200 if found else 404)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()

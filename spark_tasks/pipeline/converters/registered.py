@@ -28,7 +28,13 @@ from spark_tasks.registry.apicurio import RegistryConfigDef, unified
 from spark_tasks.registry.caches import with_failures
 from spark_tasks.registry.client import SchemaName, SchemaText, registry_of, require_packages
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, UnusableSchemaError
-from spark_tasks.registry.settings import REGISTRY_KEYS, check, reads_headers, writes_headers
+from spark_tasks.registry.settings import (
+    REGISTRY_KEYS,
+    check,
+    metadata_properties,
+    reads_headers,
+    writes_headers,
+)
 from spark_tasks.registry.subjects import Subjects
 from spark_tasks.registry.wire import SchemaId, framed, unframed, with_header
 
@@ -58,15 +64,28 @@ def keys_of(*more: ConfigDef) -> ConfigDef:
 
 
 class Registered(NamedTuple):
-    """A registered schema with all schemas that it references, by name; each follows those that it references."""
+    """A registered schema with all schemas that it references, by name; each follows those that it references.
+    `message`: the index of the records' message in it (see Payloads).
+    """
 
     text: SchemaText
     references: Mapping[str, SchemaText]
+    message: tuple[int, ...] = ()
 
 
-Read = Callable[[list[bytes], int], Column]
-"""Converts payloads, each after a number of bytes to skip, to values and their field's metadata. Raises BadRowError,
-BadRowsError.
+class Payloads(NamedTuple):
+    """The payloads of records with one schema, each after `skip` bytes. `message`: the index of their message in the
+    schema; empty except in Protobuf, whose converter's `values` are a binary array.
+    """
+
+    values: list[bytes] | pa.Array
+    skip: int
+    message: tuple[int, ...] = ()
+
+
+Read = Callable[[Any, int], Column]
+"""Converts the values of Payloads, each after a number of bytes to skip, to values and their field's metadata. Raises
+BadRowError, BadRowsError.
 """
 
 
@@ -110,23 +129,28 @@ class RegisteredConverter(Converter):
         check(values)
         require_packages(*self.packages)
         self._values, self._is_key = values, is_key
-        self._reads_latest = names_latest and values["use.latest.version"]
+        self._metadata = metadata_properties(values)
+        self._reads_latest = (names_latest and values["use.latest.version"]) or bool(self._metadata)
         self._subjects = Subjects(values, configs, is_key=is_key)
         self._registry = registry_of(values, configs)
         self._options_from(values)
         size = max(1, values["schemas.cache.config"])
         self._read_of = with_failures(lru_cache(size)(self._reader), size, UnusableSchemaError, _UNUSABLE_S)
         self._described = with_failures(lru_cache(size)(self._describe), size, UnusableSchemaError, _UNUSABLE_S)
-        self._written = lru_cache(size)(self.writer)
-        self._record_of = lru_cache(size)(self.record_name)
+        self._written = with_failures(lru_cache(size)(self._writer), size, UnusableSchemaError, _UNUSABLE_S)
+        self._record_of = lru_cache(size)(self._record)
 
     @abstractmethod
     def _options_from(self, values: Mapping[str, Any]) -> None:
         """Sets the options of the mapping from the parsed configuration."""
 
+    def located(self, payloads: list[bytes], skip: int) -> Payloads:
+        """Finds the message of payloads with one schema. Raises BadRowsError, and MixedSchemasError for several."""
+        return Payloads(payloads, skip)
+
     @abstractmethod
-    def record_name(self, text: SchemaText) -> str | None:
-        """Returns the record name of a registered schema, from which a subject name may be made."""
+    def record_name(self, written: Registered) -> str | None:
+        """Returns the record name of a registered schema, from which a subject name may be made. Raises DataError."""
 
     @abstractmethod
     def reader(self, written: Registered, newest: Registered | None, version: Callable[[SchemaText], int | None]
@@ -163,21 +187,23 @@ class RegisteredConverter(Converter):
         if len(found.ids) > 1:
             raise MixedSchemasError(found.codes)
         with _rows(rows, words):
-            read = self._read_of(topic, found.ids[0], self._newest(topic, found.ids[0]))
+            text = self._schema(found.ids[0])
             try:
-                values, metadata = read(found.payloads, found.skip)
-            except MixedSchemasError as mixed:  # several messages of one schema
+                payloads = self.located(found.payloads, found.skip)
+            except MixedSchemasError as mixed:
                 codes = np.full(len(array), -1)
                 codes[rows] = mixed.codes
                 raise MixedSchemasError(codes) from None
+            newest = self._newest(topic, text, payloads.message)
+            read = self._read_of(topic, found.ids[0], payloads.message, newest)
+            values, metadata = read(payloads.values, payloads.skip)
         return values if len(rows) == len(array) else _scattered(values, rows, len(array)), metadata
 
-    def _newest(self, topic: str, schema_id: SchemaId) -> SchemaText | None:
+    def _newest(self, topic: str, text: SchemaText, message: tuple[int, ...]) -> SchemaText | None:
         """Returns the schema as whose records those with this schema are read, or None for their own."""
         if not self._reads_latest:
             return None
-        text = self._schema(schema_id)
-        newest = self._registry.latest(self._subject_of(topic, text))[1]
+        newest = self._registry.latest(self._subject_of(topic, text, message), self._metadata)[1]
         return None if newest == text else self._checked(newest, "newest schema of the subject")
 
     def _schema(self, schema_id: SchemaId) -> SchemaText:
@@ -188,33 +214,55 @@ class RegisteredConverter(Converter):
             raise UnusableSchemaError(f"the {what} is of the type {text.kind}, not {self.kind}")
         return text
 
-    def _subject_of(self, topic: str, text: SchemaText) -> str:
-        """Returns the subject of a record's schema. Raises UnusableSchemaError if the schema needs a name for it."""
-        return self._subjects.subject(topic, self._record_of(text) if self._subjects.need_record else None)
+    def _subject_of(self, topic: str, text: SchemaText, message: tuple[int, ...]) -> str:
+        """Returns the subject of a record's schema. Raises UnusableSchemaError if the schema needs a name for it, or is
+        invalid.
+        """
+        return self._subjects.subject(topic, self._record_of(text, message) if self._subjects.need_record else None)
 
-    def _reader(self, topic: str, schema_id: SchemaId, newest: SchemaText | None) -> Read:
+    def _record(self, text: SchemaText, message: tuple[int, ...]) -> str | None:
+        try:
+            return self.record_name(self._whole(text, message))
+        except _OF_ALL:
+            raise
+        except DataError as error:
+            raise UnusableSchemaError(str(error)) from error
+
+    def _reader(self, topic: str, schema_id: SchemaId, message: tuple[int, ...], newest: SchemaText | None) -> Read:
         text = self._schema(schema_id)
 
         def version(wanted: SchemaText) -> int | None:
-            if self._subjects.need_record and not self._record_of(text):
+            if self._subjects.need_record and not self._record_of(text, message):
                 return None
-            return self._registry.version(self._subject_of(topic, text), wanted)
+            return self._registry.version(self._subject_of(topic, text, message), wanted)
 
         try:
-            return self.reader(self._whole(text), None if newest is None else self._whole(newest), version)
+            return self.reader(self._whole(text, message), None if newest is None else self._whole(newest), version)
         except UnknownSchemaError:
             raise
         except DataError as error:
             raise UnusableSchemaError(f"the schema {schema_id}: {error}") from error
 
-    def _whole(self, text: SchemaText) -> Registered:
-        return Registered(text, self._registry.referenced(text))
+    def _whole(self, text: SchemaText, message: tuple[int, ...] = ()) -> Registered:
+        return Registered(text, self._registry.referenced(text), message)
 
     def _describe(self, schema: Schema | None) -> Described:
         try:
             return self.describe(schema)
         except DataError as error:
             raise UnusableSchemaError(f"the schema {schema.name if schema else None}: {error}") from error
+
+    def _writer(self, schema: Schema | None, text: SchemaText, given: bool) -> tuple[Write, bytes]:
+        """Returns the writer for records with a registered schema, and the bytes between the schema id and their
+        payloads.
+        """
+        try:
+            return (self.writer(schema, text, given=given),
+                    self.index_of(self._described(schema), text, given=given))
+        except _OF_ALL:
+            raise
+        except DataError as error:
+            raise UnusableSchemaError(f"the schema to write with: {error}") from error
 
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
@@ -241,8 +289,8 @@ class RegisteredConverter(Converter):
             name, text, given = self._target(topic, described)
             all_rows = len(rows) == len(array)
             values = array if all_rows else array.take(pa.array(rows))
-            payloads = self._written(schema, text, given=given)(values, metadata or {})
-            index = self.index_of(described, text, given=given)
+            write, index = self._written(schema, text, given)
+            payloads = write(values, metadata or {})
             if not writes_headers(self._values, is_key=self._is_key):
                 written = framed(name.id, payloads, index)
             else:
@@ -269,15 +317,18 @@ class RegisteredConverter(Converter):
             text = registry.schema(values["use.schema.id"])
             guid = registry.name_of(subject, text).guid if writes_headers(values, is_key=self._is_key) else None
             return SchemaName(values["use.schema.id"], guid), text, True
-        if values["use.latest.version"]:
-            return (*registry.latest(subject), True)
+        if self._metadata or values["use.latest.version"]:
+            return (*registry.latest(subject, self._metadata), True)
         return registry.name_of(subject, described.text), described.text, False
 
     @property
     def _strict(self) -> bool:
-        """Whether the schema to write with must have every field that the records' own schema requires."""
-        by_id = self._values["use.schema.id"] >= 0
-        return bool(self._values["id.compatibility.strict" if by_id else "latest.compatibility.strict"])
+        """Whether the schema to write with must have every field that the records' own schema requires. As in Java, one
+        that its metadata choose need not.
+        """
+        if self._values["use.schema.id"] >= 0:
+            return bool(self._values["id.compatibility.strict"])
+        return not self._metadata and bool(self._values["latest.compatibility.strict"])
 
 
 _OF_ALL = (UnknownSchemaError, RefusedSchemaError, UnusableSchemaError)

@@ -78,8 +78,8 @@ class AvroConverter(RegisteredConverter):
         self._options = AvroOptions.of(values)
 
     @override
-    def record_name(self, text: SchemaText) -> str | None:
-        return _record(_parsed(text, self._registry.referenced(text)))
+    def record_name(self, written: Registered) -> str | None:
+        return _record(_parsed(written.text, written.references))
 
     @override
     def reader(self, written: Registered, newest: Registered | None, version: Callable[[SchemaText], int | None]
@@ -90,8 +90,8 @@ class AvroConverter(RegisteredConverter):
 
         if anything.is_anything(written.text.text):
             return anything.read
-        own = _parsed(*written)
-        node = own if newest is None else _parsed(*newest)
+        own = _parsed(written.text, written.references)
+        node = own if newest is None else _parsed(newest.text, newest.references)
         schema = connect_schema(node, self._options, version(written.text))
         codec = self._codec(own)
         metadata = {SCHEMA_KEY: to_text(schema).encode()}

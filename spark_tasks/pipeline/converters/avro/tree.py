@@ -9,6 +9,7 @@ from typing import Any
 
 from spark_tasks.errors import DataError
 from spark_tasks.limits import MAX_DEPTH, nests_deeper
+from spark_tasks.registry.errors import recursive
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAMED = frozenset({"record", "enum", "fixed"})
@@ -79,7 +80,7 @@ def parse(text: str, references: Iterable[str] = ()) -> Node:
     if size > _MAX_TYPES:
         raise DataError(f"an Avro schema has more than {_MAX_TYPES} types, counting each use of a named type")
     if depth > MAX_DEPTH:
-        raise DataError(f"an Avro schema is nested more than {MAX_DEPTH} levels deep")
+        raise _too_deep()
     return node
 
 
@@ -94,24 +95,31 @@ def _measured(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
 def _json(text: str) -> Any:
     try:
         definition = json.loads(text)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError:
         definition = text.strip()  # the name of a primitive type without quotes
         if definition not in PRIMITIVES:
             raise DataError("an Avro schema is not valid JSON") from None
     if nests_deeper(definition, 4 * MAX_DEPTH):
-        raise DataError(f"an Avro schema is nested more than {MAX_DEPTH} levels deep")
+        raise _too_deep()
     return definition
+
+
+def _too_deep() -> DataError:
+    return DataError(f"an Avro schema is nested more than {MAX_DEPTH} levels deep")
 
 
 class _Parser:
     def __init__(self, names: dict[str, Node | None]) -> None:
         self._names = names  # None during the definition of the type
         self._depth = 0
+        self._path: list[str] = []  # of the fields around the type
 
     def node(self, definition: Any, namespace: str) -> Node:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise DataError(f"an Avro schema is nested more than {MAX_DEPTH} levels deep")
+            raise _too_deep()
         try:
             return self._node(definition, namespace)
         finally:
@@ -149,7 +157,7 @@ class _Parser:
             "register that one as a reference")
         node = self._names[full]
         if node is None:
-            raise DataError(f"the Avro record {full} contains itself: Arrow does not support recursive types")
+            raise recursive(f"the Avro record {full}", self._path)
         return node
 
     def _named(self, definition: Mapping[str, Any], kind: str, namespace: str, props: dict[str, Any]) -> Node:
@@ -192,8 +200,11 @@ class _Parser:
                 raise DataError(f"the Avro record {record} has a field without name or type")
             doc = one.get("doc")
             props = {key: value for key, value in one.items() if key not in (*_STRUCTURE, "order")}
+            self._path.append(one["name"])
+            node = self.node(one["type"], namespace)
+            self._path.pop()
             members.append(AvroField(
-                one["name"], self.node(one["type"], namespace), one.get("default", NO_DEFAULT),
+                one["name"], node, one.get("default", NO_DEFAULT),
                 doc if isinstance(doc, str) else None, props, _texts(one, "aliases"),
             ))  # fmt: skip
         if len({member.name for member in members}) != len(members):

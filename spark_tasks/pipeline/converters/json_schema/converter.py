@@ -73,9 +73,9 @@ class JsonSchemaConverter(RegisteredConverter):
         self._options = JsonSchemaOptions.of(values)
 
     @override
-    def record_name(self, text: SchemaText) -> str | None:
+    def record_name(self, written: Registered) -> str | None:
         """Returns the title of the schema."""
-        definition = parse(text.text)
+        definition = parse(written.text.text)
         title = definition.get("title") if isinstance(definition, Mapping) else None
         return title if isinstance(title, str) else None
 
@@ -83,7 +83,7 @@ class JsonSchemaConverter(RegisteredConverter):
     def reader(self, written: Registered, newest: Registered | None, version: Callable[[SchemaText], int | None]
                ) -> Read:
         """Records have no trace of the schema that they were written with, so another one takes its place."""
-        text, references = newest or written
+        text, references, _ = newest or written
         others = {name: one.text for name, one in references.items()}
         schema = connect_schema(text.text, others, self._options, version(text))
         metadata = {SCHEMA_KEY: to_text(schema).encode()}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urljoin
 
+from spark_tasks.data.schema import exact
 from spark_tasks.errors import DataError
 from spark_tasks.limits import MAX_DEPTH, nests_deeper
 
@@ -24,14 +25,16 @@ _VALUES = frozenset({"const", "enum", "default", "example", "examples"})  # thes
 
 
 def parse(text: str) -> Any:
-    """Parses the text of a schema. Raises DataError."""
+    """Parses the text of a schema. Numbers with a fraction keep their digits, as Decimals. Raises DataError."""
     try:
-        definition = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        definition = json.loads(text, parse_float=exact)
+        if not nests_deeper(definition, 4 * MAX_DEPTH):
+            return definition
+    except RecursionError:
+        pass
+    except ValueError as error:
         raise DataError(f"a JSON schema is not valid JSON: {error}") from error
-    if nests_deeper(definition, 4 * MAX_DEPTH):
-        raise DataError(f"a JSON schema is nested more than {MAX_DEPTH} levels deep")
-    return definition
+    raise DataError(f"a JSON schema is nested more than {MAX_DEPTH} levels deep")
 
 
 def with_definitions(document: Any) -> Any:

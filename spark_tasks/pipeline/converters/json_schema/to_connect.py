@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from spark_tasks.data.schema import STRING, Field, Schema, Type
+from spark_tasks.data.schema import STRING, Field, Schema, Type, with_floats
 from spark_tasks.errors import DataError
 from spark_tasks.java.json import java_json
 from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.pipeline.converters.json_schema import names as n
 from spark_tasks.pipeline.converters.json_schema.documents import Documents, Scope, parse
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
+from spark_tasks.registry.errors import recursive
 
 _CONNECT = {
     "int8": Type.INT8, "int16": Type.INT16, "int32": Type.INT32, "int64": Type.INT64, "float32": Type.FLOAT32,
@@ -41,6 +42,7 @@ class _Mapping:
         self._options = options
         self._within: list[int] = []  # the id() of the enclosing schemas that were reached by $ref or allOf
         self._scope_of: dict[int, Scope] = {}  # by the id() of a part of a schema that is merged into another one
+        self._path: list[str] = []  # of the fields around the definition
         self._unions = self._count = self._depth = 0
 
     def schema(self, definition: Any, scope: Scope, *, version: int | None = None, optional: bool = False) -> Schema:
@@ -96,21 +98,21 @@ class _Mapping:
         given = definition.get(n.CONNECT_PARAMETERS)
         if isinstance(given, Mapping):
             parameters.update({str(key): str(value) for key, value in given.items()})
-        default = definition.get("default")
-        return replace(
+        schema = replace(
             schema,
             name=title if schema.name is None and isinstance(title, str) else schema.name,
             version=number if isinstance(number, int) else version,
             doc=doc if isinstance(doc, str) else None,
             parameters=tuple(parameters.items()),
-            default=None if default is None else java_json(default),
             optional=schema.optional or optional,
         )
+        default = definition.get("default")
+        return schema if default is None else replace(schema, default=java_json(with_floats(default, schema)))
 
     def _referred(self, name: str, scope: Scope, version: int | None, optional: bool) -> Schema:
         target, scope = self._documents.target(name, scope)
         if id(target) in self._within:
-            raise DataError(f"the JSON schema {name} contains itself: Arrow does not support recursive types")
+            raise recursive(f"the JSON schema {name[:200]}", self._path)
         self._within.append(id(target))
         try:
             return self.schema(target, scope, version=version, optional=optional)
@@ -148,7 +150,7 @@ class _Mapping:
 
     def _merged_once(self, definition: Mapping[str, Any], scope: Scope) -> Mapping[str, Any]:
         if id(definition) in self._within:
-            raise DataError("a JSON schema contains itself: Arrow does not support recursive types")
+            raise recursive("a JSON schema in allOf", self._path)
         self._within.append(id(definition))
         try:
             return self._merged(definition, scope)
@@ -198,11 +200,12 @@ class _Mapping:
             return Schema(Type.MAP, key=STRING, value=self.schema(definition.get("additionalProperties"), scope))
         properties, required = _properties(definition), _required(definition)
         places = {name: _place(one, i) if indexed else i for i, (name, one) in enumerate(properties.items())}
-        fields = [
-            Field(name, self.schema(properties[name], scope,
-                                    optional=self._options.optional and name not in required))
-            for name in sorted(properties, key=lambda name: places[name])
-        ]
+        fields = []
+        for name in sorted(properties, key=lambda name: places[name]):
+            self._path.append(name)
+            optional = self._options.optional and name not in required
+            fields.append(Field(name, self.schema(properties[name], scope, optional=optional)))
+            self._path.pop()
         return Schema(Type.STRUCT, fields=tuple(fields))
 
     def _union(self, choices: list[Any], optional: bool, scope: Scope) -> Schema:

@@ -118,7 +118,11 @@ class ProtobufCodec:
             try:
                 values.append(self._to_python(self._class.FromString(payload)))
             except (DecodeError, UnicodeDecodeError) as error:
-                bad.append((row, DataError(f"Error deserializing Protobuf message: {error}")))
+                alone = self._fast_decoded(payloads[row - begin : row - begin + 1]) if self._fast else None
+                if alone is None:
+                    bad.append((row, DataError(f"Error deserializing Protobuf message: {error}")))
+                else:  # ptars allows more, such as a group without an end: as in a batch without bad records
+                    values.append(alone[0].as_py())
         return pa.array(values, self.type)
 
     def encode(self, values: pa.Array) -> pa.Array:

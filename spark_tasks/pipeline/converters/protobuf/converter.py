@@ -19,6 +19,7 @@ from spark_tasks.pipeline.converters.protobuf import indexes
 from spark_tasks.pipeline.converters.protobuf.names import ProtobufOptions
 from spark_tasks.pipeline.converters.registered import (
     Described,
+    Payloads,
     Read,
     Registered,
     RegisteredConverter,
@@ -87,8 +88,7 @@ class ProtobufConverter(RegisteredConverter):
         self._options = ProtobufOptions.of(values)
         size = max(1, values["schemas.cache.config"])
         self._own = lru_cache(size)(self._own_message)
-        self._registered_index = lru_cache(size)(
-            lambda text, record: indexes.written(self._registered(text, record)[1]))
+        self._schemas = lru_cache(size)(self._compiled)
 
     def _own_message(self, schema: Schema) -> tuple[Schemas, str, str]:
         from spark_tasks.pipeline.converters.protobuf.to_protobuf import protobuf_file  # noqa: PLC0415 - an extra
@@ -97,43 +97,34 @@ class ProtobufConverter(RegisteredConverter):
         files, text, name = protobuf_file(schema, self._options)
         return Schemas(files), text, name
 
-    def _schemas(self, text: SchemaText, references: Mapping[str, SchemaText]) -> Schemas:
+    def _compiled(self, text: SchemaText) -> Schemas:
         from spark_tasks.pipeline.converters.protobuf.files import files_of  # noqa: PLC0415 - needs an extra
         from spark_tasks.pipeline.converters.protobuf.tree import Schemas  # noqa: PLC0415
 
-        return Schemas(files_of(text.text, {name: one.text for name, one in references.items()}))
+        references = {name: one.text for name, one in self._registry.referenced(text).items()}
+        return Schemas(files_of(text.text, references))
 
     @override
-    def record_name(self, text: SchemaText) -> str | None:
-        """Returns the full name of the first message."""
-        return self._schemas(text, self._registry.referenced(text)).record((0,))
+    def located(self, payloads: list[bytes], skip: int) -> Payloads:
+        found = indexes.read(payloads, skip)
+        if len(found.indexes) > 1:
+            raise MixedSchemasError(found.codes)
+        return Payloads(found.payloads, 0, found.indexes[0])
+
+    @override
+    def record_name(self, written: Registered) -> str | None:
+        """Returns the full name of the records' message."""
+        return self._schemas(written.text).record(written.message)
 
     @override
     def reader(self, written: Registered, newest: Registered | None, version: Callable[[SchemaText], int | None]
                ) -> Read:
         """Of another schema, records have the message with the name of their own, or else the first one, as in Java."""
-        own, options = self._schemas(*written), self._options
-        schemas = own if newest is None else self._schemas(*newest)
-        number = version((newest or written).text)
-
-        @lru_cache(100)
-        def decoder(index: tuple[int, ...]) -> Callable[[pa.Array], Column]:
-            if newest is not None:
-                index = schemas.index(own.record(index)) or (0,)
-            return _decoder(schemas.message(index), options, number)
-
-        def read(payloads: list[bytes], skip: int) -> Column:
-            found = indexes.read(payloads, skip)
-            if len(found.indexes) > 1:
-                raise MixedSchemasError(found.codes)
-            try:
-                return decoder(found.indexes[0])(found.payloads)
-            except (BadRowError, UnusableSchemaError):
-                raise
-            except DataError as error:
-                raise UnusableSchemaError(str(error)) from error
-
-        return read
+        schemas, index, options = self._schemas(written.text), written.message, self._options
+        if newest is not None:
+            record, schemas = schemas.record(index), self._schemas(newest.text)
+            index = schemas.index(record) or indexes.FIRST
+        return _decoder(schemas.message(index), options, version((newest or written).text))
 
     @override
     def describe(self, schema: Schema | None) -> _Described:
@@ -145,13 +136,10 @@ class ProtobufConverter(RegisteredConverter):
     @override
     def index_of(self, described: Described, text: SchemaText, *, given: bool) -> bytes:
         """Returns the index of the records' message; in another schema, that of the message with the same name."""
-        if not given:
-            return described.index
-        found: bytes = self._registered_index(text, described.record)
-        return found
+        return indexes.written(self._registered(text, described.record)[1]) if given else described.index
 
     def _registered(self, text: SchemaText, record: str | None) -> tuple[Schemas, tuple[int, ...]]:
-        schemas = self._schemas(text, self._registry.referenced(text))
+        schemas = self._schemas(text)
         place = schemas.index(record or "")
         if place is None:
             raise UnusableSchemaError(f"Incompatible schema: the schema to write with has no message {record}, which "
@@ -180,14 +168,23 @@ class ProtobufConverter(RegisteredConverter):
         return write
 
 
-def _decoder(message: Message, options: ProtobufOptions, version: int | None) -> Callable[[pa.Array], Column]:
+def _decoder(message: Message, options: ProtobufOptions, version: int | None) -> Read:
     from spark_tasks.pipeline.converters.protobuf import columns  # noqa: PLC0415 - needs an extra
     from spark_tasks.pipeline.converters.protobuf.codec import ProtobufCodec  # noqa: PLC0415
     from spark_tasks.pipeline.converters.protobuf.to_connect import connect_schema  # noqa: PLC0415
 
     codec, schema = ProtobufCodec(message), connect_schema(message, options, version)
     metadata = {SCHEMA_KEY: to_text(schema).encode()}
-    return lambda payloads: (columns.to_connect(codec.decode(payloads), message, schema, options), metadata)
+
+    def read(payloads: pa.Array, _: int) -> Column:
+        try:
+            return columns.to_connect(codec.decode(payloads), message, schema, options), metadata
+        except BadRowError:
+            raise
+        except DataError as error:
+            raise UnusableSchemaError(str(error)) from error
+
+    return read
 
 
 def _check_fits(mine: Message, theirs: Message) -> None:

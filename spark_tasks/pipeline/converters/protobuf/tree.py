@@ -11,6 +11,7 @@ from google.protobuf import descriptor, descriptor_pb2, descriptor_pool
 from spark_tasks.errors import DataError
 from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.pipeline.converters.protobuf.meta import params_of
+from spark_tasks.registry.errors import recursive
 
 Files = tuple[descriptor_pb2.FileDescriptorProto, ...]
 """Each file follows those that it imports. The last one is the schema itself."""
@@ -94,7 +95,7 @@ class Schemas:
         self._message_names = [described.name for described in files[-1].message_type]
         if not self._message_names:
             raise DataError("a Protobuf schema has no message")
-        self._messages: dict[str, Message | None] = {}
+        self._messages: dict[str, Message] = {}
 
     def message(self, index: tuple[int, ...]) -> Message:
         """Returns the message at an index: its position in the file, then its position in that message, and so on."""
@@ -126,43 +127,42 @@ class Schemas:
         return None
 
     def _tree(self, top: Any) -> Message:
-        message = self._message(top, 0)
-        if _size(message, {}) > _MAX_TYPES:
+        message = self._message(top, {})
+        size, depth = _measured(message, {})
+        if size > _MAX_TYPES:
             raise DataError(f"a Protobuf message has more than {_MAX_TYPES} fields, counting each use of a message")
+        if depth > MAX_DEPTH:
+            raise _too_deep()
         return message
 
-    def _message(self, described: Any, depth: int) -> Message:
+    def _message(self, described: Any, around: Mapping[str, str]) -> Message:
+        """`around`: the full names of the messages around it, each with its field that leads to it."""
         name = described.full_name
         if name in self._messages:
-            message = self._messages[name]
-            if message is None:
-                raise DataError(f"the Protobuf message {name} contains itself: Arrow does not support recursive types")
-            return message
-        if depth > MAX_DEPTH:
-            raise DataError(f"a Protobuf message is nested more than {MAX_DEPTH} levels deep")
-        self._messages[name] = None
-        try:
-            proto = descriptor_pb2.DescriptorProto()
-            described.CopyToProto(proto)
-            words = {field.number: field for field in proto.field}
-            proto2 = _is_proto2(described.file)
-            oneofs = [oneof for oneof in described.oneofs if not words[oneof.fields[0].number].proto3_optional]
-            places = {oneof.full_name: i for i, oneof in enumerate(oneofs)}
-            members = tuple(
-                self._member(field, words[field.number], places, proto2, depth) for field in described.fields)
-        except BaseException:
-            del self._messages[name]
-            raise
+            return self._messages[name]
+        if name in around:
+            raise recursive(f"the Protobuf message {name}", around.values())
+        if len(around) >= MAX_DEPTH:
+            raise _too_deep()
+        proto = descriptor_pb2.DescriptorProto()
+        described.CopyToProto(proto)
+        words = {field.number: field for field in proto.field}
+        proto2 = _is_proto2(described.file)
+        oneofs = [oneof for oneof in described.oneofs if not words[oneof.fields[0].number].proto3_optional]
+        places = {oneof.full_name: i for i, oneof in enumerate(oneofs)}
+        members = tuple(self._member(field, words[field.number], places, proto2, {**around, name: field.name})
+                        for field in described.fields)
         message = Message(described.name, name, members, tuple(oneof.name for oneof in oneofs))
         self._messages[name] = message
         return message
 
-    def _member(self, field: Any, word: Any, oneofs: Mapping[str, int], proto2: bool, depth: int) -> ProtobufField:
+    def _member(self, field: Any, word: Any, oneofs: Mapping[str, int], proto2: bool,
+                around: Mapping[str, str]) -> ProtobufField:
         kind = _KINDS[field.type]
         if kind == "group":
             raise DataError(f"Unknown Connect schema type: the group {field.full_name}")
         oneof = field.containing_oneof
-        message = self._message(field.message_type, depth + 1) if kind == "message" else None
+        message = self._message(field.message_type, around) if kind == "message" else None
         plain = kind != "message" and not field.is_repeated
         return ProtobufField(
             field.name, field.number, kind, field.is_repeated, not field.is_repeated and bool(field.has_presence),
@@ -191,9 +191,15 @@ def _enum(described: Any) -> Enum:
     return Enum(described.name, described.full_name, values, bool(described.is_closed))
 
 
-def _size(message: Message, known: dict[int, int]) -> int:
-    """Returns the number of fields, counting each use of a message, as each use becomes a column."""
+def _measured(message: Message, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Returns the number of fields, counting each use of a message, as each use becomes a column, and the depth of the
+    messages.
+    """
     if id(message) not in known:
-        known[id(message)] = 1 + sum(
-            1 if member.message is None else _size(member.message, known) for member in message.members)
+        inner = [(1, 0) if member.message is None else _measured(member.message, known) for member in message.members]
+        known[id(message)] = 1 + sum(size for size, _ in inner), 1 + max((depth for _, depth in inner), default=0)
     return known[id(message)]
+
+
+def _too_deep() -> DataError:
+    return DataError(f"a Protobuf message is nested more than {MAX_DEPTH} levels deep")

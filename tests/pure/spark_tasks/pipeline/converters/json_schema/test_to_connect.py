@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from spark_tasks.data.schema import Field, Schema, Type
+from spark_tasks.data.schema import Field, Schema, Type, from_text, to_text
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema
@@ -95,3 +95,49 @@ def test_merged_properties_are_in_the_order_of_their_schemas():
              {"properties": {"x": {"type": "string", "connect.index": 0}}}]
     assert [field.name for field in connect({"allOf": parts}).fields] == ["z", "y", "x"]
     assert [field.name for field in connect({"allOf": parts[:1]}).fields] == ["y", "z"]
+
+
+LONG = "12345678901234567890.123"
+
+
+def price(more=""):
+    """The text of a schema of decimals."""
+    return ('{"type":"number","title":"org.apache.kafka.connect.data.Decimal","connect.type":"bytes",'
+            f'"connect.version":1,"connect.parameters":{{"scale":"3"}}{more}}}')
+
+
+PARTS = f'{{"a":{price()},"b":{{"type":"number"}}}}'
+ENTRY = f'{{"type":"object","properties":{{"key":{{"type":"number"}},"value":{price()}}}}}'
+
+
+@pytest.mark.parametrize(("definition", "default"), [
+    (price(f',"default":{LONG}'), LONG), (price(f',"default":-{LONG}'), f"-{LONG}"),
+    (price(',"default":1.50'), "1.50"), (price(',"default":12345678901234567890'), "12345678901234567890"),
+    ('{"type":"integer","default":9223372036854775807}', "9223372036854775807"),
+    ('{"type":"integer","default":-9223372036854775807}', "-9223372036854775807"),
+    ('{"type":"number","default":1.50}', "1.5"), ('{"type":"number","default":0.1}', "0.1"),
+    (f'{{"type":"array","items":{price()},"default":[{LONG}]}}', f"[{LONG}]"),
+    (f'{{"type":"object","properties":{PARTS},"default":{{"a":{LONG},"b":1.50}}}}', f'{{"a":{LONG},"b":1.5}}'),
+    (f'{{"type":"object","connect.type":"map","additionalProperties":{price()},"default":{{"k":{LONG}}}}}',
+     f'{{"k":{LONG}}}'),
+    (f'{{"type":"array","connect.type":"map","items":{ENTRY},"default":[{{"key":1.50,"value":{LONG}}}]}}',
+     f'[{{"key":1.5,"value":{LONG}}}]'),
+])  # fmt: skip
+def test_defaults_keep_all_digits(definition, default):
+    """Also in the metadata of a column, from which writers have them. Floats are doubles, as in Java."""
+    schema = connect_schema(definition, {}, JsonSchemaOptions())
+    assert schema.default == default
+    assert from_text(to_text(schema)) == schema
+
+
+def test_a_default_beyond_all_exponents_is_no_crash():
+    """Java's numbers have no such exponent, either."""
+    assert connect_schema('{"type":"number","default":1e400}', {}, JsonSchemaOptions()).default == '"Infinity"'
+    for parse in (lambda text: connect_schema(text, {}, JsonSchemaOptions()), from_text):
+        with pytest.raises(DataError, match="exponent of 1e99999999999999999999 is too large"):
+            parse('{"type":"number","default":1e99999999999999999999}')
+
+
+def test_symbols_of_enums_that_are_numbers_are_as_they_are_written():
+    found = connect_schema('{"enum":[1.50,12345678901234567890.123,1]}', {}, JsonSchemaOptions())
+    assert [name.rpartition("Enum.")[2] for name, _ in found.parameters[1:]] == ["1.50", LONG, "1"]
