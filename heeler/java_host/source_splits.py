@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
@@ -26,7 +27,7 @@ class SourceSplits:
         self._taken: JavaSourceResult | None = None
         self._context = context
         self._errors = errors
-        self._job = java_source_job(context, errors, cut)
+        self._job = pickle.dumps(java_source_job(context, errors, cut))
         self._queue = QueueTopic(errors)
         self._cancelled = False
 
