@@ -77,7 +77,7 @@ class FrameWriter:
         self.positions: list[AppendedPositions] = []
         self.signal: TransactionSignal | None = None
         self.bad = 0
-        """How many records the chain has refused."""
+        """How many records heeler's part of the chain has refused."""
         self.records = 0
         self.size = 0
         self.figures: list[SplitFigures] = []
@@ -125,7 +125,7 @@ class FrameWriter:
             if taken is None:
                 return False
         topics = batch.topics if taken is None else [topic for topic, *_ in taken.records]
-        queues = [self._errors.queue] if self._errors.queue and self._errors.tolerant else []
+        queues = self._queues(taken)
         if not patience.wait(lambda seconds: self._knows(topics, queues, seconds)):
             return False
         appender = self._open()
@@ -145,8 +145,7 @@ class FrameWriter:
             self._write_converted(sound, batch, positions)
         if positions is not None:
             self.positions.append(positions)
-        if batch.letters is not None:
-            self._write_letters(batch.letters)
+        self._write_letters(batch.letters)
         self._refusals.send(self._append_letters)
         self._leave_out(sound)
         self.offsets |= dict(batch.offsets)
@@ -156,6 +155,11 @@ class FrameWriter:
         if self._taking is not None:
             self._taking.withdraw()
         return True
+
+    def _queues(self, taken: JavaSourceResult | None) -> Sequence[str]:
+        """The topics of letters, which may follow from records that brokers refuse, too."""
+        queue = [self._errors.queue] if self._errors.queue and self._errors.tolerant else []
+        return queue if taken is None else [*(topic for topic, _ in taken.letters), *queue]
 
     def _knows(self, topics: Iterable[str], queues: Sequence[str], seconds: float) -> bool:
         """Whether the partitions of these topics are known, or an error that is raised again when records are appended.
@@ -221,11 +225,12 @@ class FrameWriter:
         # The host reports only what came out of the chain.
         self._count(SplitFigures(len(batch.raw), batch.raw.nbytes, count, size))
 
-    def _write_letters(self, letters: pa.RecordBatch) -> None:
+    def _write_letters(self, letters: pa.RecordBatch | None) -> None:
         """Appends letters of the host. One whose record fails the task is written outside of the transaction, which the
         failure aborts.
         """
-        self.bad += len(letters)
+        if letters is None:
+            return
         if self._errors.tolerant:
             self._letters.append(self._errors, letters, self._append_letters)
             return

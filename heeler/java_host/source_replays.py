@@ -85,6 +85,7 @@ class JavaSourceReplays(Replays):
 
     def _forget(self) -> None:
         self._result: JavaReplayResult | None = None
+        self._refused = 0  # by Java's part of the chain
         self._frames: list[Batch | None] = []  # to append; None: the host has to convert it
 
     @override
@@ -165,6 +166,7 @@ class JavaSourceReplays(Replays):
             event = session.next(wait=False)
             if isinstance(event, Batch):
                 self._frames[event.number] = event
+                self._refused += 0 if event.letters is None else len(event.letters)
             elif event is not None:
                 raise unexpected(event)
             elif session.retires:
@@ -191,7 +193,7 @@ class JavaSourceReplays(Replays):
         refused = result.refused
         if writer is not None:
             writer.refused.report_to(self._metrics, skipped=True)
-            refused = replace(refused, count=refused.count + writer.bad + writer.refused.count)
+            refused = replace(refused, count=refused.count + self._refused + writer.bad + writer.refused.count)
         progress = self.collect(result.counts, refused, lambda part: self._commit(part, result))
         self._forget()
         self._context.wake()

@@ -267,7 +267,7 @@ class JavaSourceTask(JavaTask):
         """
         self._queue.doubt(error)
         if self._taking is not None:
-            self._taking.doubt(error)
+            self._taking.forget()
         self._replays.drop()
         self.restarting = self.restarting or isinstance(error, HostGoneError)
         seen = self._delivery.failure(error)
@@ -360,8 +360,7 @@ class JavaSourceTask(JavaTask):
         except RetriableError as error:
             _logger.warning("%s stops before its last records are written; they will be polled again: %s",
                             self._context.id, error)
-            if self._taking is not None:
-                self._taking.doubt(error)
+            self._queue.doubt(error)
             self._leave()
             return
         session.connection.tell("finish")
