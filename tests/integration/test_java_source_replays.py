@@ -156,7 +156,8 @@ def test_letters_of_the_python_and_the_java_part_are_replayed_from_where_they_ha
     rig.create(name, config, ["RUNNING", "RUNNING"])
     wait_until(lambda: offsets(rig, name) == [{"next": 9007199254740993 + 10}], SLOW_S, "the last offset")
     stages = {m.key(): headers_of(m)[f"{ERRORS}class.name"] for m in rig.kafka.messages(dead)}
-    assert stages == {b"k2": "crossing.double", b"k4": "heeler.tests.Measured$Picky", b"k7": "crossing.Numbered"}
+    as_json = b'{"schema":{"type":"string","optional":false},"payload":"k4"}'  # the host has no converters here
+    assert stages == {b"k2": "crossing.double", as_json: "heeler.tests.Measured$Picky", b"k7": "crossing.Numbered"}
     before = {topic: rig.kafka.end(topic) for topic in (f"{topic_name}-j", f"{topic_name}-j-six")}
     mend(rig, name, {**config, "transforms.picky.type": "heeler.tests.Measured$Pass",
                      "transforms.double.type": "crossing.stamp", "value.converter": JSON,
