@@ -33,10 +33,10 @@ from spark_tasks.host_frames import Batch
 from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.metrics.plugins import PluginMetrics
-from spark_tasks.pipeline.source_pipeline import RawBatch
 from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sources.delivery import Delivery
 from spark_tasks.sources.java_replay_split import (
+    ConvertedRecords,
     HostRecords,
     JavaReplayJob,
     JavaReplayResult,
@@ -218,16 +218,16 @@ class JavaSourceReplays(Replays):
         return True
 
     def _fail(self, error: Exception) -> None:
-        self._abort()
+        if self._writer is not None:
+            self._abort()
         self.fail(self._delivery.failure(error))
         self.drop()
 
     def _abort(self) -> None:
         """Gives up what was appended and is not committed."""
-        if self._writer is not None:
-            self._close_writer()
-            self._delivery.abort()
-            self._aborted = True
+        self._close_writer()
+        self._delivery.abort()
+        self._aborted = True
 
     def _close_writer(self) -> None:
         writer, self._writer = self._writer, None
@@ -249,7 +249,8 @@ class JavaSourceReplays(Replays):
                     self._end()
             except Exception as error:  # noqa: BLE001 - as in `step`
                 self._fail(error)
-            self._abort()
+            if self._writer is not None:
+                self._abort()
         self.drop()
         self.recover()
 
@@ -280,13 +281,13 @@ class JavaSourceReplays(Replays):
             writer.close()
 
 
-def _frame(part: RawBatch | NewLetters) -> Batch:
+def _frame(part: ConvertedRecords | NewLetters) -> Batch:
     """Returns records or letters that need no conversion as a frame."""
     none = np.array([], np.int32)
     if isinstance(part, NewLetters):
         return Batch(0, (), none, none, part.raw.slice(0, 0), (), False, False, None, letters=part.raw)
-    topic, partitions, raw = part
-    chosen = np.full(len(raw), -1, np.int32)
-    if partitions is not None:
-        chosen = partitions.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
-    return Batch(0, (topic,), np.zeros(len(raw), np.int32), chosen, raw, (), False, False, None)
+    size = len(part.raw)
+    partitions = np.full(size, -1, np.int32)
+    if part.partitions is not None:
+        partitions = part.partitions.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    return Batch(0, (part.topic,), np.zeros(size, np.int32), partitions, part.raw, (), False, False, None)

@@ -21,7 +21,6 @@ from spark_tasks.dead_letters.replay_range import LetterRange, ReplayCounts, Tal
 from spark_tasks.dead_letters.source_records import JAVA_RECORD, Produced, SourceLetters
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.shared_clusters import shared_cluster
-from spark_tasks.pipeline.source_pipeline import RawBatch
 from spark_tasks.sources.java_source_split import JavaSourceJob, refusing
 
 _FIELDS = {"from", "at", "topic", "partition", "timestamp", "key", "value", "headers"}
@@ -35,13 +34,22 @@ class HostRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class ConvertedRecords:
+    """Records (RAW_SCHEMA) to append. `partitions`: None, or null, where the partitioner chooses."""
+
+    topic: str
+    partitions: pa.Array | None
+    raw: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
 class NewLetters:
     """Letters (RAW_SCHEMA) of records that heeler's part of the chain has refused again."""
 
     raw: pa.RecordBatch
 
 
-ReplayedPart = HostRecords | RawBatch | NewLetters
+ReplayedPart = HostRecords | ConvertedRecords | NewLetters
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +103,11 @@ def _converted(
     if isinstance(found, HostRecords):
         yield found
     elif isinstance(found, Produced):
-        yield found.topic, found.partitions, found.raw
+        yield ConvertedRecords(found.topic, found.partitions, found.raw)
     elif chain is not None:
         letters: list[pa.RecordBatch] = []
-        yield from chain.pipeline.to_raw(found, refusing(chain, refusals, found))
+        for one in chain.pipeline.to_raw(found, refusing(chain, refusals, found)):
+            yield ConvertedRecords(*one)
         refusals.send(lambda _topic, raw, _refused: letters.append(raw))
         yield from map(NewLetters, letters)
 

@@ -14,7 +14,7 @@ from spark_tasks.dead_letters.replay_range import ReplayCounts
 from spark_tasks.dead_letters.replayed_offsets import ReplayedOffsets
 from spark_tasks.errors import BusyError, RetriableError
 from spark_tasks.host_frames import BATCH, HEAD
-from spark_tasks.sources.java_replay_split import HostRecords, JavaReplayResult, NewLetters
+from spark_tasks.sources.java_replay_split import ConvertedRecords, HostRecords, JavaReplayResult, NewLetters
 from tests.rigs.host_frames import packed
 from tests.rigs.java_source_tasks import source_rig, started
 from tests.rigs.raw_records import raw_batch
@@ -78,8 +78,8 @@ def test_records_of_letters_are_converted_in_the_host_and_committed_with_the_pro
     rig.task.replay({})
     with pytest.raises(BusyError):
         rig.task.replay({})
-    read(rig, HostRecords(((0, "zero"), (1, "one"))), ("u", None, raw_batch([b"x"])), NewLetters(raw_batch([b"bad"])),
-         refused=Refused(1))
+    read(rig, HostRecords(((0, "zero"), (1, "one"))), ConvertedRecords("u", None, raw_batch([b"x"])),
+         NewLetters(raw_batch([b"bad"])), refused=Refused(1))
     session = opened(rig)
     assert session.read()[1] == {"op": "convert", "number": 0, "records": [[0, "zero"], [1, "one"]]}
     rig.session.frame(b"own", offset=7)
@@ -114,7 +114,8 @@ def test_an_error_of_the_host_ends_the_replay_and_not_the_task(rig):
     assert rig.kafka.aborts == 0, "nothing was appended"
 
 
-def test_what_a_replay_has_appended_is_aborted_if_it_cannot_be_committed(rig):
+@pytest.mark.parametrize("parts", [(), (ConvertedRecords("u", None, raw_batch([b"x"])),)])
+def test_what_a_replay_has_appended_is_aborted_if_it_cannot_be_committed(rig, parts):
     commit, rig.kafka.commit = rig.kafka.commit, None
 
     def refuse(_offsets, _signal="commit"):
@@ -123,7 +124,7 @@ def test_what_a_replay_has_appended_is_aborted_if_it_cannot_be_committed(rig):
 
     rig.kafka.commit = refuse
     rig.task.replay({})
-    read(rig, ("u", None, raw_batch([b"x"])))
+    read(rig, *parts)
     before = rig.kafka.recovered
     assert "the offsets topic is gone" in ended(rig)["error"]
     assert (rig.kafka.aborts, rig.kafka.committed) == (1, [])
@@ -144,7 +145,7 @@ def test_a_replay_waits_while_the_task_is_paused_or_has_an_open_transaction(rig,
     if why == "paused":
         rig.task.resume()
     rig.kafka.open = False
-    read(rig, ("u", None, raw_batch([b"x"])))
+    read(rig, ConvertedRecords("u", None, raw_batch([b"x"])))
     assert ended(rig)["replayed"] == 3
 
 
@@ -152,7 +153,7 @@ def test_a_range_that_is_being_appended_is_committed_before_the_task_stops(rig):
     """The task's own records wait meanwhile."""
     rig.kafka.leads = False
     rig.task.replay({})
-    read(rig, ("u", None, raw_batch([b"x"])))
+    read(rig, ConvertedRecords("u", None, raw_batch([b"x"])))
     steps(rig, rig.kafka.waits.is_set)
     rig.session.frame(b"own", offset=7)
     rig.task.run_once()

@@ -69,8 +69,8 @@ def shown(result: JavaReplayResult) -> list[Any]:
         elif isinstance(part, NewLetters):
             found.append(("letters", part.raw.column("value").to_pylist()))
         else:
-            topic, partitions, raw = part
-            found.append((topic, partitions and partitions.to_pylist(), raw.column("value").to_pylist()))
+            partitions = None if part.partitions is None else part.partitions.to_pylist()
+            found.append((part.topic, partitions, part.raw.column("value").to_pylist()))
     return found
 
 
