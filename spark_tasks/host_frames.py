@@ -79,7 +79,7 @@ class Batch:
     offset, as JSON. `more`: the next frame continues the result of the same `poll`. `wanted`: the task needs to know at
     which Kafka offsets its records were appended. `signal`: the plugin's request to commit or abort the transaction
     after this batch. `cut`: the records for the Python part of the chain, if there is one. `meta`: the frame's whole
-    meta JSON.
+    meta JSON. `letters`: dead letters of records that are not in the batch (RAW_SCHEMA); None if there are none.
     """
 
     number: int
@@ -93,6 +93,7 @@ class Batch:
     signal: TransactionSignal | None
     cut: CutRecords | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+    letters: pa.RecordBatch | None = None
 
 
 def message(number: int, content: Mapping[str, Any]) -> bytes:
@@ -217,7 +218,8 @@ def batch(number: int, body: memoryview) -> Batch:
     """Parses a frame's body. The batch shares its memory, so do not change it later. Raises ConnectError if invalid."""
     try:
         return _batch(number, body)
-    except (struct.error, ValueError, TypeError, KeyError, IndexError, RecursionError, pa.ArrowException) as error:
+    except (struct.error, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError,
+            pa.ArrowException) as error:
         raise ConnectError(f"the Java plugin host sent an invalid batch: {error!r}") from error
 
 
@@ -239,16 +241,21 @@ def _batch(number: int, body: memoryview) -> Batch:
         at += _padded(size)
     topics, raw = _texts(meta["topics"]), _raw(rows, sizes, parts)
     topic, partition = _indexes(parts[_TOPIC], rows, 0, len(topics)), _numbers(parts[_PARTITION], rows)
+    letters, kept = None, np.ones(rows, np.bool_)
+    if marked := meta.get("letters"):
+        kept[np.array(marked, np.int64)] = False
+        letters, raw = raw.filter(pa.array(~kept)), raw.filter(pa.array(kept))
+        topic, partition = topic[kept], partition[kept]
     cut = None
     if sections == _CUT_SECTIONS:
         schemas = _texts(meta["schemas"])
-        keys, values = (_indexes(parts[place], rows, -1, len(schemas)) for place in (_KEY_SCHEMA, _VALUE_SCHEMA))
+        keys, values = (_indexes(parts[place], rows, -1, len(schemas))[kept] for place in (_KEY_SCHEMA, _VALUE_SCHEMA))
         cut = CutRecords(topics, topic, partition, raw, keys, values, schemas)
     if (signal := meta.get("signal")) not in (None, *get_args(TransactionSignal)):
         raise ValueError(f"the signal {signal!r}")
     offsets = tuple((partition, offset) for partition, offset in map(_texts, meta["offsets"]))
     return Batch(number, topics, topic, partition, raw, offsets, bool(meta["more"]), bool(meta.get("wanted")), signal,
-                 cut, meta)
+                 cut, meta, letters)
 
 
 def _texts(found: list[Any]) -> tuple[str, ...]:

@@ -231,7 +231,6 @@ class TaskRunner(Protocol):
     - `events`, read on any thread: changes with each event of the plugin, if it runs in another process
     - `plugin_calls()`: the calls of the plugin there, None if they are not known; the next `events` follows when one of
       them returns. Takes seconds
-    - `replay(order)`: replays the dead letter queue, see SinkTask
     - `restarting`: the task's process has ended and the task starts again in a new one; the task's status shows this
     """
 
@@ -250,6 +249,11 @@ class TaskRunner(Protocol):
 
     def resume(self) -> None:
         """Runs batches again."""
+
+    def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Starts a replay of the dead letter queue and returns its state. `order`: see ReplayOrder; with None, returns
+        the state of the last replay, or None if there was none. Raises ConfigError and BusyError.
+        """
 
     def close(self) -> None:
         """Commits completed work, leaves the group, frees all resources. Can be called twice, and after a failure."""

@@ -247,11 +247,8 @@ class TaskActor(pykka.ThreadingActor):
             raise BadRequestError("The connector's first task, which replays dead letters, is FAILED: restart it first")
         if self._runner is None or self._phase is not TaskPhase.RUNNING:
             raise ConflictError("The connector's first task, which replays dead letters, is not running: try again")
-        replay = getattr(self._runner, "replay", None)
-        if replay is None:
-            raise BadRequestError("Dead letters of a source that is a Java plugin cannot be replayed")
         try:
-            progress = replay(order)
+            progress = self._runner.replay(order)
         except ConfigError as error:
             raise BadRequestError(str(error)) from error
         except BusyError as error:

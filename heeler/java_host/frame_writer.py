@@ -26,7 +26,7 @@ from spark_tasks.host_frames import AppendedPositions, Batch
 from spark_tasks.kafka.append import BUFFER_BYTES, DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError, UnknownTopicError
-from spark_tasks.kafka.pending_batch import Rows
+from spark_tasks.kafka.pending_batch import OnRefusal, Rows
 from spark_tasks.kafka.topic_names import is_valid_topic
 from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.task import SplitFigures
@@ -43,8 +43,8 @@ _waiting: Final = RateLimitedLog(max_lines=1)
 class FrameWriter:
     """Appends the frames that are committed together; the appender is created for the first one. `used` is called once
     for each topic. `taking`: heeler's part of the chain; None if it has none. `errors`: whether a record that cannot be
-    appended fails the task, and whether it is logged. As in Kafka Connect, it gets no dead letter. `creation`: of
-    topics; None if brokers create them.
+    appended fails the task, whether it is logged, and the queue of its dead letter. `creation`: of topics; None if
+    brokers create them.
     """
 
     def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
@@ -60,8 +60,8 @@ class FrameWriter:
         self._member: TransactionMember | None = None
         self._tolerant_appender: TolerantAppender | None = None
         self._closed = False
-        self._tolerant = errors.tolerant
-        self._refusals = Refusals(replace(errors, queue=""))
+        self._errors = errors
+        self._refusals = Refusals(errors)
         self._letters = LetterCounts()
         self._topics: set[str] = set()
         self.frames: list[Batch] = []
@@ -76,6 +76,8 @@ class FrameWriter:
         self.in_poll = False
         self.positions: list[AppendedPositions] = []
         self.signal: TransactionSignal | None = None
+        self.bad = 0
+        """How many records heeler's part of the chain has refused."""
         self.records = 0
         self.size = 0
         self.figures: list[SplitFigures] = []
@@ -92,11 +94,14 @@ class FrameWriter:
 
     @property
     def refused(self) -> Refused:
-        """The records that could not be appended and are tolerated, and the dead letters that brokers refuse: the
-        split, which could not know that, has counted these as written.
+        """The records that could not be appended and are tolerated; the dead letters of these and of the host, and
+        those of a split that brokers refuse: the split, which could not know that, has counted these as written.
         """
         refused, letters = self._refusals.refused, self._letters
-        return replace(refused, letters=letters.written, lost_letters=letters.lost) if letters.lost else refused
+        if not letters.written and not letters.lost:
+            return refused
+        return replace(refused, letters=refused.letters + letters.written,
+                       lost_letters=refused.lost_letters + letters.lost)
 
     def _open(self) -> Appender:
         if self._appender is None:
@@ -120,7 +125,7 @@ class FrameWriter:
             if taken is None:
                 return False
         topics = batch.topics if taken is None else [topic for topic, *_ in taken.records]
-        queues = [] if taken is None else [topic for topic, _ in taken.letters]
+        queues = self._queues(taken)
         if not budget.wait(lambda seconds: self._knows(topics, queues, seconds)):
             return False
         appender = self._open()
@@ -129,16 +134,19 @@ class FrameWriter:
         if self._tolerant_appender is None:
             limit = int(self._options.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
             self._tolerant_appender = TolerantAppender(
-                appender, self._cluster, limit, self._use, self._refusals if self._tolerant else None)
+                appender, self._cluster, limit, self._use, self._refusals if self._errors.tolerant else None)
         tolerant = self._tolerant_appender
         positions = AppendedPositions(batch.number, len(batch.raw), named=taken is not None) if batch.wanted else None
         if taken is not None:
             for topic, letters in self._write_taken(tolerant, taken, positions):
-                appender.append(topic, None, letters, on_refusal=partial(self._letters.refused, topic))
+                self._append_letters(topic, letters, partial(self._letters.refused, topic))
+            self.bad += taken.refused.count
         else:
             self._write_converted(tolerant, batch, positions)
         if positions is not None:
             self.positions.append(positions)
+        self._write_letters(batch.letters)
+        self._refusals.send(self._append_letters)
         self._leave_out(tolerant)
         self.offsets |= dict(batch.offsets)
         self.number, self.in_poll, self.signal = batch.number, batch.more, batch.signal
@@ -147,6 +155,11 @@ class FrameWriter:
         if self._taking is not None:
             self._taking.withdraw()
         return True
+
+    def _queues(self, taken: JavaSourceResult | None) -> Sequence[str]:
+        """The topics of letters, which may follow from records that brokers refuse, too."""
+        queue = [self._errors.queue] if self._errors.queue and self._errors.tolerant else []
+        return queue if taken is None else [*(topic for topic, _ in taken.letters), *queue]
 
     def _knows(self, topics: Iterable[str], queues: Sequence[str], seconds: float) -> bool:
         """Whether the partitions of these topics are known, or an error that is raised again when records are appended.
@@ -196,6 +209,8 @@ class FrameWriter:
         count = size = 0
         for which, topic in enumerate(batch.topics):
             rows = np.flatnonzero(batch.topic == which)
+            if not len(rows):
+                continue
             raw = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
             partitions = batch.partition[rows]
             if partitions.min(initial=0) < -1:
@@ -210,6 +225,23 @@ class FrameWriter:
         # The host reports only what came out of the chain.
         self._count(SplitFigures(len(batch.raw), batch.raw.nbytes, count, size))
 
+    def _write_letters(self, letters: pa.RecordBatch | None) -> None:
+        """Appends letters of the host. One whose record fails the task is written outside of the transaction, which the
+        failure aborts.
+        """
+        if letters is None:
+            return
+        if self._errors.tolerant:
+            self._letters.append(self._errors, letters, self._append_letters)
+            return
+        try:
+            self._letters.write(self._errors, letters)
+        except Exception as problem:  # noqa: BLE001 - the task fails with the error of its record
+            _logger.warning("Could not write to the dead letter queue: %s", problem)
+
+    def _append_letters(self, topic: str, letters: pa.RecordBatch, on_refusal: OnRefusal) -> None:
+        self._open().append(topic, None, letters, on_refusal=on_refusal)
+
     def _use(self, topic: str) -> None:
         if topic not in self._topics:
             self._topics.add(topic)
@@ -223,18 +255,22 @@ class FrameWriter:
     def flush(self, budget: TimeBudget) -> bool:
         """Waits until all records are acknowledged. Returns whether they are. Raises the first error."""
         appender = self._open()
-        self.flushed = self.flushed or budget.wait(appender.flushed)
-        if self.flushed and self._tolerant_appender is not None:
-            self._leave_out(self._tolerant_appender)
+        while not self.flushed and budget.wait(appender.flushed):
+            self.flushed = self._tolerant_appender is None or not self._leave_out(self._tolerant_appender)
         if self.flushed:
             complete(self.acknowledged, [])
         return self.flushed
 
-    def _leave_out(self, tolerant: TolerantAppender) -> None:
-        """Does not count records that brokers have refused."""
-        count, size = tolerant.collect()
-        if count:
+    def _leave_out(self, tolerant: TolerantAppender) -> bool:
+        """Does not count records that brokers have refused, and appends their letters. Returns whether there are any
+        since the last call.
+        """
+        refused = tolerant.refused
+        while tolerant.refused:
+            count, size = tolerant.collect()
             self._count(SplitFigures(0, 0, -count, -size))
+            self._refusals.send(self._append_letters)
+        return refused
 
     def close(self) -> None:
         """Closes the appender; `write` and `flush`, if they wait, raise an error. Any thread, any number of times."""

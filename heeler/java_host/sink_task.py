@@ -254,30 +254,22 @@ class JavaSinkTask(JavaTask):
         armed = self._watcher.arm(self, self._feed.at(), self._settings.isolation, self._context.wake)
         return Progress(count, idle_ms=UPKEEP_MS if armed else 0)
 
+    @override
     def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """As SinkTask.replay: starts a replay of the dead letter queue and returns its state."""
         return self._replays.order(order)
 
     # ------------------------------------------------------------ its life
     @override
     def pause(self) -> None:
         """Pauses the task. The host keeps its records, and the task commits."""
-        self._paused = True
-        self._metrics.running(paused=True)
+        super().pause()
         self._watcher.forget(self)
-        self._tell("pause")
 
     @override
     def resume(self) -> None:
         """Undoes `pause`."""
-        self._paused = False
-        self._metrics.running(paused=False)
+        super().resume()
         self._tell("resume")
-
-    def _tell(self, op: str) -> None:
-        if self._held.session is not None:
-            with suppress(HostGoneError):  # run_once will notice too
-                self._held.session.connection.tell(op)
 
     @override
     def _give_up(self) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from heeler.java_host.time_budget import TimeBudget
 from spark_tasks.data.host_records import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.queue_topic import QueueTopic
 from spark_tasks.dead_letters.refusals import reported
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import ended
@@ -26,14 +26,13 @@ class SourceSplits:
         self._taken: JavaSourceResult | None = None
         self._context = context
         self._errors = errors
-        self._job = java_source_job(context, errors, cut)
-        self._queue = QueueTopic(errors)
+        self._job = pickle.dumps(java_source_job(context, errors, cut))
         self._cancelled = False
 
     def taken(self, records: CutRecords, budget: TimeBudget) -> JavaSourceResult | None:
         """Runs a split and returns its result; None if it has not ended in time: the next call with these records waits
-        for the same one. A further call returns the same result, except after `doubt` or `withdraw`. Raises the split's
-        errors, and ConnectError after `cancel`.
+        for the same one. A further call returns the same result, except after `forget` or `withdraw`. Raises the
+        split's errors, and ConnectError after `cancel`.
         """
         if self._taken is not None and self._of is records:
             return self._taken
@@ -55,16 +54,12 @@ class SourceSplits:
         taken.refused.report_to(self._context.metrics, skipped=self._errors.tolerant)
         return taken
 
-    def doubt(self, error: Exception) -> None:
-        """Called with an error of the task: a dead letter queue that does not exist any more is created again, before
-        the next split.
-        """
-        self._queue.batch_failed(error)
+    def forget(self) -> None:
+        """Does not return the same result again: it could not be appended."""
         self._taken = None
 
     def _submit(self, records: CutRecords) -> Future[list[Any]]:
         self.withdraw()
-        self._queue.prepare()
         batch = self.batch = self._context.engine.submit(self._context.id, [JavaSourceSplit(self._job, records)])
         self._of = records
         if self._cancelled:

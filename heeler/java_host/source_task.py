@@ -20,19 +20,23 @@ from typing import Any, Final
 
 from typing_extensions import override
 
+from heeler.java_host.acknowledgements import Acknowledgements
 from heeler.java_host.arrivals import Arrivals
 from heeler.java_host.connection import Event, JavaPluginError
 from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.session import Session, order, unexpected
+from heeler.java_host.source_replays import JavaSourceReplays, letters_order
 from heeler.java_host.source_splits import SourceSplits
 from heeler.java_host.task import JavaTask
 from heeler.java_host.time_budget import TimeBudget
 from heeler.java_host.topic_requests import TopicRequests
+from spark_tasks.dead_letters.queue_topic import QueueTopic
+from spark_tasks.dead_letters.replay.source_progress import is_progress
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import running
-from spark_tasks.host_frames import AppendedPositions, Batch, HostGoneError
+from spark_tasks.host_frames import Batch, HostGoneError
 from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.plugins.chain_cut import Cut
 from spark_tasks.sources.boundaries import BoundaryKind
@@ -46,7 +50,6 @@ STEP_S: Final = 1.0  # how long frames are collected before a commit, and waits 
 STEP_BYTES: Final = 32 << 20  # they are kept until the commit; more if a poll returns more
 STOP_SHARE: Final = 0.3  # of the time for a graceful stop, for Kafka; more may pass before it begins and after it
 IDLE_MS: Final = 60_000  # the reading thread wakes the task
-_NO_FRAME: Final = 0
 
 
 class JavaSourceTask(JavaTask):
@@ -69,15 +72,16 @@ class JavaSourceTask(JavaTask):
         boundary = self._delivery.boundary
         divided = cut if cut is not None and cut.divides else None
         self._taking = None if divided is None else SourceSplits(context, settings.errors, divided)
-        self._order = {**order(context, named, cut),
-                       "converted": None if divided is None else sorted(divided.converted),
-                       "boundaries": boundary is not None and boundary.kind is BoundaryKind.CONNECTOR}
+        in_host = {**order(context, named, cut), "letters": letters_order(settings.errors),
+                   "converted": None if divided is None else sorted(divided.converted)}
+        self._order = {**in_host, "boundaries": boundary is not None and boundary.kind is BoundaryKind.CONNECTOR}
+        self._queue = QueueTopic(settings.errors)
+        self._replays = JavaSourceReplays(
+            context, settings, host, in_host, divided, self._cluster, self._delivery, self._new_writer)
         self._creation = None if settings.topics is None else TopicRequests(settings.topics, self._cluster)
         self._errors = settings.errors
         self._flush_ms = max(1, context.worker.offset_flush_interval_ms)
-        self._acknowledged_at = time.monotonic()
-        self._positions: list[AppendedPositions] = []  # of frames that have not been reported to the plugin
-        self._unacknowledged: int | None = None  # the last committed frame that has not been reported to the plugin
+        self._acknowledgements = Acknowledgements(self._flush_ms)
         self._polls = False
         self._stop_s = STOP_SHARE * context.worker.graceful_stop_ms / 1000
         self._arrivals = Arrivals()
@@ -105,8 +109,7 @@ class JavaSourceTask(JavaTask):
 
     def _open(self) -> Session:
         self._delivery.recover()
-        self._acknowledged_at = time.monotonic()
-        self._unacknowledged = None
+        self._acknowledgements.begin()
         self._polls = False
         session = self._held.open(
             lambda: Session(self._host.connect, "source", self._order, self._context, self._read_offsets),
@@ -121,7 +124,11 @@ class JavaSourceTask(JavaTask):
             raise unexpected(event)
 
     def _read_offsets(self) -> list[tuple[str, str]]:
-        return as_texts(self._offsets.read())
+        return as_texts([pair for pair in self._offsets.read() if not is_progress(pair[0])])
+
+    def _new_writer(self, taking: SourceSplits | None) -> FrameWriter:
+        return FrameWriter(self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._context.topic_used,
+                           taking, self._errors, creation=self._creation)
 
     @override
     def _attempt(self) -> Progress:
@@ -129,11 +136,14 @@ class JavaSourceTask(JavaTask):
         try:
             if self._held.session is not None:  # a new one begins with the committed offsets
                 self._delivery.check()
+                self._replays.recover()
             session = self._held.current() or self._open()
             if self._polls is self._paused:
-                with suppress(HostGoneError):  # what has arrived before is still written
-                    session.connection.tell("pause" if self._paused else "resume")
+                self._tell("pause" if self._paused else "resume")
                 self._polls = not self._paused
+            self._queue.prepare()
+            if (replayed := self._replays.step(free=self._writer is None and not self._paused)) is not None:
+                return replayed
             return self._progress(session, self._step(session, TimeBudget(STEP_S)))
         except HostGoneError as gone:
             return self._failed(self._reason(gone))
@@ -152,9 +162,7 @@ class JavaSourceTask(JavaTask):
         commits if whole polls are appended already. While `stopping`, waits for frames until the event "drained".
         Returns what is committed now; None if it stays open, for the next step.
         """
-        writer = self._writer = self._writer or FrameWriter(
-            self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._context.topic_used,
-            self._taking, self._errors, creation=self._creation)
+        writer = self._writer = self._writer or self._new_writer(self._taking)
         if self._held.cancelled:
             writer.close()
         end = None
@@ -176,8 +184,8 @@ class JavaSourceTask(JavaTask):
         self._close_writer()
         if error is not None:
             raise error
-        if final and self._unacknowledged is not None:
-            self._acknowledge(session, self._unacknowledged)
+        if final:
+            self._acknowledgements.send(session)
         return writer
 
     def _append(self, session: Session, writer: FrameWriter, budget: TimeBudget, *, stopping: bool) -> Event | None:
@@ -209,8 +217,7 @@ class JavaSourceTask(JavaTask):
         in_poll = self._writer is not None and self._writer.in_poll
         if self._arrivals.ready(in_poll=in_poll) or (writer is None and not in_poll):
             return Progress()  # the next step waits for Kafka, or for heeler's part of the chain
-        if self._unacknowledged is None and 1000 * (time.monotonic() - self._acknowledged_at) >= self._flush_ms:
-            self._acknowledge(session, _NO_FRAME)  # plugins rely on regular calls of `commit`
+        self._acknowledgements.send_if_due(session)
         # A transaction is not committed within a poll, however long it has been due.
         due_ms = None if in_poll else self._delivery.due_ms
         return Progress(idle_ms=max(1, int(min(IDLE_MS, self._flush_ms, IDLE_MS if due_ms is None else due_ms))))
@@ -220,11 +227,6 @@ class JavaSourceTask(JavaTask):
         at-least-once delivery, the records before the one that fails the task are not repeated, as in Kafka Connect.
         """
         return not writer.in_poll or (self._delivery.boundary is None and isinstance(error, JavaPluginError))
-
-    def _acknowledge(self, session: Session, frame: int) -> None:
-        positions, self._positions, self._unacknowledged = self._positions, [], None
-        self._acknowledged_at = time.monotonic()
-        session.connection.tell("acknowledge", frame=frame, places=[position.to_json() for position in positions])
 
     def _flush(self, writer: FrameWriter, budget: TimeBudget) -> bool:
         """Returns whether all that was appended is acknowledged."""
@@ -240,8 +242,8 @@ class JavaSourceTask(JavaTask):
             final = self._delivery.commit(from_texts(writer.offsets.items()), writer.signal or "continue")
         self._metrics.add_splits(writer.figures)
         writer.refused.report_to(self._metrics, skipped=True)
-        self._unacknowledged = writer.number
-        self._positions += writer.positions
+        if writer.number is not None:
+            self._acknowledgements.committed(writer.number, writer.positions)
         self._retry_state.succeeded()
         return self._counted(begun, final=final)
 
@@ -263,8 +265,10 @@ class JavaSourceTask(JavaTask):
         In a transaction or without the host, it begins with the committed offsets. Raises other errors, which fail the
         task.
         """
+        self._queue.batch_failed(error)
         if self._taking is not None:
-            self._taking.doubt(error)
+            self._taking.forget()
+        self._replays.drop()
         self.restarting = self.restarting or isinstance(error, HostGoneError)
         seen = self._delivery.failure(error)
         with ExitStack() as leaving:
@@ -306,8 +310,9 @@ class JavaSourceTask(JavaTask):
         self._delivery.abort()
 
     def _drop(self) -> None:
+        self._replays.drop()
         self._held.close()
-        self._positions, self._unacknowledged = [], None
+        self._acknowledgements.begin()
         self._arrivals.clear()
         self._held_up = None
         self._close_writer()
@@ -320,20 +325,14 @@ class JavaSourceTask(JavaTask):
             writer.close()
 
     @override
-    def pause(self) -> None:
-        """Pauses the task; the next run_once passes it on to the host."""
-        self._paused = True
-        self._metrics.running(paused=True)
-        if self._held.session is not None:
-            with suppress(HostGoneError):  # run_once notices it too
-                self._held.session.connection.tell("pause")
-                self._polls = False
+    def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        return self._replays.order(order)
 
     @override
-    def resume(self) -> None:
-        """Undoes `pause`."""
-        self._paused = False
-        self._metrics.running(paused=False)
+    def pause(self) -> None:
+        """Pauses the task. Records that were polled before are still written."""
+        super().pause()
+        self._polls = False
 
     @override
     def close(self) -> None:
@@ -352,6 +351,7 @@ class JavaSourceTask(JavaTask):
 
     @override
     def _finish(self, session: Session) -> None:
+        self._replays.finish(self._stop_s)
         session.connection.tell("stop")
         try:
             self._drain(session)
@@ -360,8 +360,7 @@ class JavaSourceTask(JavaTask):
         except RetriableError as error:
             _logger.warning("%s stops before its last records are written; they will be polled again: %s",
                             self._context.id, error)
-            if self._taking is not None:
-                self._taking.doubt(error)
+            self._queue.batch_failed(error)
             self._leave()
             return
         session.connection.tell("finish")
@@ -378,8 +377,8 @@ class JavaSourceTask(JavaTask):
                 break
             if budget.spent and (written is None or written.number is None):
                 raise RetriableError("Kafka or the transforms did not take the remaining records in time")
-        if self._settle(finish=True) and self._unacknowledged is not None:
-            self._acknowledge(session, self._unacknowledged)
+        if self._settle(finish=True):
+            self._acknowledgements.send(session)
 
     @override
     def stop_starting(self) -> None:
@@ -394,4 +393,5 @@ class JavaSourceTask(JavaTask):
             writer.close()  # it may be waiting for a broker
         if self._taking is not None:
             self._taking.cancel()
+        self._replays.cancel()
         self._delivery.cancel()

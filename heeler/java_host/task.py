@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from typing_extensions import override
@@ -11,6 +12,7 @@ from typing_extensions import override
 from heeler.java_host.session import HeldSession, Session
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConnectError
+from spark_tasks.host_frames import HostGoneError
 from spark_tasks.task import PluginCall, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.retries import RetryLimits, RetryState
 
@@ -54,6 +56,22 @@ class JavaTask(TaskRunner):
             if self._held.cancelled:
                 raise ConnectError(f"{self._context.id} was cancelled")
             return self._retry_state.pause() or self._attempt()
+
+    @override
+    def pause(self) -> None:
+        self._paused = True
+        self._metrics.running(paused=True)
+        self._tell("pause")
+
+    @override
+    def resume(self) -> None:
+        self._paused = False
+        self._metrics.running(paused=False)
+
+    def _tell(self, op: str) -> None:
+        if self._held.session is not None:
+            with suppress(HostGoneError):  # run_once notices it too
+                self._held.session.connection.tell(op)
 
     @abstractmethod
     def _attempt(self) -> Progress:

@@ -23,6 +23,9 @@ from spark_tasks.dead_letters.letters import LETTER_PREFIX, DeadLetters, Rows, o
 RECORD: Final = f"{LETTER_PREFIX}record"
 """The header whose value is the record: an Arrow IPC stream with one batch of one row."""
 
+JAVA_RECORD: Final = f"{LETTER_PREFIX}java.record"
+"""The header of a letter of a Java source, whose value is the record as text: see RecordText.java."""
+
 PRODUCED: Final = f"{LETTER_PREFIX}produced"
 """The header of a letter with the bytes to be written. Its value is the Kafka partition, -1 if the producer chooses."""
 

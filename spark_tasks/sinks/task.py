@@ -285,10 +285,8 @@ class SinkTask(TaskRunner):
         self._commit_due()  # if Kafka cannot be reached, the batch stays committed, and the offsets are committed later
         return progress
 
+    @override
     def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """Starts a replay of the dead letter queue and returns its state. `order`: see ReplayOrder; with None, returns
-        the state of the last replay, or None if there was none. Raises ConfigError and BusyError.
-        """
         return self._replays.order(order, self._writer.resume_from)
 
     def _replay_next(self, consumer: GroupConsumer) -> Progress:

@@ -13,11 +13,13 @@ import pyarrow as pa
 from spark_tasks.data.host_records import CutRecords
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Original, Refusals, Refused
+from spark_tasks.dead_letters.source_letters import record_header
 from spark_tasks.errors import ToleranceExceededError
+from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES
 from spark_tasks.metrics.phases import measured
 from spark_tasks.metrics.plugins import counting
 from spark_tasks.metrics.task import SplitFigures
-from spark_tasks.pipeline.errors.failures import Failure, Refuse
+from spark_tasks.pipeline.errors.failures import FailedStage, Failure, Refuse
 from spark_tasks.pipeline.handover import JavaSourcePipeline
 from spark_tasks.pipeline.source_pipeline import RawBatch
 from spark_tasks.plugins.chain_cut import Cut
@@ -58,7 +60,7 @@ class JavaSourceSplit:
         letters: list[tuple[str, pa.RecordBatch]] = []
         with measured() as watch, counting() as plugins:
             try:
-                batches = tuple(job.pipeline.raw_batches(self.records, partial(_refusing, job, refusals)))
+                batches = tuple(job.pipeline.raw_batches(self.records, partial(refusing, job, refusals)))
             except ToleranceExceededError as error:
                 refusals.end_source(error)
                 raise
@@ -69,19 +71,25 @@ class JavaSourceSplit:
         return JavaSourceResult(batches, tuple(letters), refusals.refused, figures)
 
 
-def _refusing(job: JavaSourceJob, refusals: Refusals, batch: pa.RecordBatch) -> Refuse:
+def refusing(job: JavaSourceJob, refusals: Refusals, batch: pa.RecordBatch) -> Refuse:
+    """Returns what adds bad records of a batch to `refusals`."""
+    limit = int(job.errors.appender.get("max_request_bytes", DEFAULT_REQUEST_BYTES)) // 2
+
     def refuse(failure: Failure) -> None:
         topic, _, raw = job.pipeline.original(batch, failure.row)
-        refusals.add(failure, Original(topic, raw))
+        # A header that cannot be converted is still as the host has sent it: a replay would write it like that.
+        keeps = job.errors.replayable and failure.stage is not FailedStage.HEADER_CONVERTER
+        origin = record_header(batch, failure.row, limit - raw.nbytes) if keeps else ()
+        refusals.add(failure, Original(topic, raw, origin=origin))
 
     return refuse
 
 
-def java_source_job(context: TaskContext, errors: ErrorHandling, cut: Cut) -> bytes:
-    """Returns the pickled JavaSourceJob of a task. Raises ConfigError, PluginNotFoundError."""
+def java_source_job(context: TaskContext, errors: ErrorHandling, cut: Cut) -> JavaSourceJob:
+    """Returns the JavaSourceJob of a task. Raises ConfigError, PluginNotFoundError."""
     pipeline = JavaSourcePipeline(context.worker.converters, cut.for_far(context.connector), cut.converted)
     _ = pipeline.stages  # so that an invalid converter or transform fails now and not in the first batch
-    return pickle.dumps(JavaSourceJob(pipeline, errors))
+    return JavaSourceJob(pipeline, errors)
 
 
 @lru_cache(maxsize=256)

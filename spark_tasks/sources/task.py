@@ -308,8 +308,8 @@ class SourceTask(TaskRunner):
         self._position = None
         self._delivery.abort()
 
+    @override
     def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """Starts a replay of the dead letter queue and returns its state, as SinkTask.replay does."""
         return self._replays.order(order)
 
     @override

@@ -397,3 +397,54 @@ def test_a_sink_without_partitions_is_not_asked_what_to_commit(host, tmp_path):
         task.connection.tell("close", lost=False)
         assert task.until("closed") == ["closed"]
     assert task.noted() == ["start true"]
+
+
+TYPED = {
+    "from": ["map", ["of", "file"]], "at": ["map", ["position", ["int64", 2**60]]], "topic": "t", "partition": 3,
+    "timestamp": 7, "key": [None],
+    "value": [["map", ["text", "x"], ["none", None], ["yes", True], ["a", ["int8", -1]], ["b", ["int16", 2]],
+               ["c", ["int32", 3]], ["d", ["int64", 4]], ["e", ["float32", "NaN"]], ["f", ["float64", "1.5"]],
+               ["g", ["bytes", "AQI="]], ["h", ["buffer", "AQI="]], ["i", ["decimal", "ew==", 2]],
+               ["j", ["date", 1000]], ["k", ["list", ["int32", 1], ["list"], ["map", [["int32", 1], "one"]]]]]],
+    "headers": [["h", ["1", '{"type":"int8","optional":false}']], ["h", [["int32", 5]]],
+                ["none", [None, '{"type":"string","optional":true}']]]}
+STRUCT = {**TYPED, "topic": None, "partition": None, "timestamp": None, "from": None, "at": None, "headers": [],
+          "value": ['{"n":1,"d":"ew==","f":"NaN","o":null}', json.dumps(
+              {"type": "struct", "fields": [
+                  {"type": "int64", "optional": False, "field": "n"},
+                  {"type": "bytes", "optional": False, "name": "org.apache.kafka.connect.data.Decimal", "version": 1,
+                   "parameters": {"scale": "2"}, "field": "d"},
+                  {"type": "double", "optional": False, "field": "f"},
+                  {"type": "string", "optional": True, "default": "x", "field": "o"}],
+               "optional": False, "name": "acme.Pair"}, separators=(",", ":"))]}
+
+
+def test_the_record_in_a_letter_of_a_source_keeps_its_types_and_schemas(host, tmp_path):
+    """A replay reads the records, which Cast refuses, and writes letters of them again."""
+    cast = {"transforms": "cast", "transforms.cast.type": "org.apache.kafka.connect.transforms.Cast$Value",
+            "transforms.cast.spec": "int32"}
+    task = LoneTask(host, "replay", tmp_path / "notes", "heeler.tests.Script$Scripted", **cast, **DEAD,
+                    order={"letters": {"headers": True, "mostBytes": 10_000}})
+    task.connection.tell("convert", number=4, records=[(n, json.dumps(one)) for n, one in enumerate((TYPED, STRUCT))])
+    frame = task.event()
+    assert isinstance(frame, Batch), frame
+    assert (frame.number, len(frame.raw), len(frame.letters)) == (4, 0, 2)
+    found = [{pair["key"]: pair["value"] for pair in row} for row in frame.letters.column("headers").to_pylist()]
+    assert [json.loads(one["heeler.letter.java.record"]) for one in found] == [TYPED, STRUCT]
+    assert frame.letters.column("timestamp")[0].as_py() == 7
+    small = LoneTask(host, "replay", tmp_path / "notes", "heeler.tests.Script$Scripted", **cast, **DEAD,
+                     order={"letters": {"headers": True, "mostBytes": 500}})
+    small.connection.tell("convert", number=0, records=[(0, json.dumps(TYPED))])
+    (row,) = small.event().letters.column("headers").to_pylist()
+    names = [pair["key"] for pair in row]
+    assert "__connect.errors.stage" in names
+    assert "heeler.letter.java.record" not in names, "the letter would be too large with it"
+
+
+def test_a_letter_whose_record_cannot_be_read_is_named(host, tmp_path):
+    task = LoneTask(host, "replay", tmp_path / "notes", "heeler.tests.Script$Scripted", **DEAD,
+                    order={"letters": {"headers": True, "mostBytes": 10_000}})
+    task.connection.tell("convert", number=0, records=[(17, json.dumps({**TYPED, "key": [["no type", 1]]}))])
+    event = task.event()
+    assert event["op"] == "failed"
+    assert "dead letter at offset 17 cannot be read" in event["message"]

@@ -34,6 +34,9 @@ class Kafka:
 
     def __init__(self):
         self.appended, self.committed, self.aborts, self.final = [], [], 0, True
+        self.open = False  # whether a transaction is
+        self.recovered = 0
+        self.letters = 0  # the end of the dead letter queue
         self.signals = []
         self.suspended = False
         self.leads = True
@@ -49,8 +52,12 @@ class Kafka:
 
     def recover(self):
         self.suspended = False
+        self.recovered += 1
 
-    def partitions(self, topic, *, create, timeout_ms):
+    def offsets(self, places, which, *_, timeout_ms):  # noqa: ARG002
+        return dict.fromkeys(places, 0 if which == "earliest" else self.letters)
+
+    def partitions(self, topic, *, timeout_ms, create=False):
         assert create == (topic != "dead"), "the brokers create topics, but no queue"
         if topic in self.missing:
             raise UnknownTopicError(f"no {topic}")
@@ -65,7 +72,7 @@ class Kafka:
     def lanes(self, count):
         return [Lane(None)] * count
 
-    def commit(self, offsets, signal):
+    def commit(self, offsets, signal="commit"):
         self.committed.append((len(self.appended), offsets))
         self.signals.append(signal)
         return self.final

@@ -16,7 +16,7 @@ _SHARED_WORKER: Final = (
     "worker_metrics", "self_healing", "tasks_auto", "replays", "api_described", "cli_cluster",
 )
 _SCHEMA_REGISTRY: Final = ("avro", "json_schema", "protobuf", "every_converter", "access", "worker")
-_JAVA_WORKER: Final = ("java_plugins", "java_sinks", "java_replays")
+_JAVA_WORKER: Final = ("java_plugins", "java_sinks", "java_replays", "java_source_replays")
 UNITS: Final[tuple[tuple[str, ...], ...]] = (
     (*(f"integration/test_{name}.py" for name in _SHARED_WORKER),
      *(f"integration/schema_registry/test_{name}.py" for name in _SCHEMA_REGISTRY)),

@@ -27,7 +27,7 @@ class Replays:
         self._was_last = False
 
     def order(self, body: Mapping[str, Any] | None, resume_from: ResumeFrom | None = None) -> Mapping[str, Any] | None:
-        """Starts a replay and returns its state; see `SinkTask.replay`. `resume_from`: see Replay."""
+        """Starts a replay and returns its state; see `TaskRunner.replay`. `resume_from`: see Replay."""
         if body is not None:
             self._replay = Replay(self._errors, body, self._replay, resume_from)
         return None if self._replay is None else self._replay.status()

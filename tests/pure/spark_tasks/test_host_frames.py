@@ -34,6 +34,24 @@ def test_packed_records_can_be_unpacked(records):
     assert [row or [] for row in rows["headers"]] == wanted
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_dead_letters_are_kept_apart_from_the_records_of_their_frame(cut):
+    rows = [("t", 1, 5, b"k", b"one", []), ("", -1, 6, None, b"bad", [("h", b"x")]), ("u", 2, 7, None, b"two", [])]
+    found = batch(1, packed(rows, letters=[1], schemas=[("k", None), (None, None), (None, "v")] if cut else None))
+    assert found.raw.column("value").to_pylist() == [b"one", b"two"]
+    assert [found.topics[n] for n in found.topic] == ["t", "u"]
+    assert found.partition.tolist() == [1, 2]
+    assert found.letters.to_pylist() == [
+        {"offset": 6, "timestamp": 6, "key": None, "value": b"bad", "headers": [{"key": "h", "value": b"x"}]}]
+    if cut:
+        assert found.cut.raw.equals(found.raw)
+        assert (found.cut.key_schema.tolist(), found.cut.value_schema.tolist()) == ([0, -1], [-1, 1])
+    assert batch(1, packed(rows[:1])).letters is None
+    for wrong in ([3], ["x"], [2**70], {"a": 1}):
+        with pytest.raises(ConnectError):
+            batch(1, packed(rows, letters=wrong))
+
+
 def test_records_between_two_runtimes_keep_their_schemas():
     found = batch(1, packed([("t", -1, 5, b"1", None, []), ("t", 2, 5, None, b"2", [])], wanted=True, rows=[0, 3],
                             schemas=[("k", None), (None, "v")]))

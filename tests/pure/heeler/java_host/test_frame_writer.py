@@ -14,6 +14,7 @@ from heeler.java_host import frame_writer
 from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.time_budget import TimeBudget
 from heeler.java_host.topic_requests import TopicRequests
+from spark_tasks.dead_letters import queue
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NONE_REFUSED
 from spark_tasks.host_frames import REFUSED, Batch
@@ -103,6 +104,44 @@ def test_a_letter_that_only_the_broker_finds_too_large_is_counted_and_fails_noth
     metrics.refused({}, 0, 2, 0)
     writer.refused.report_to(metrics, skipped=True)
     assert (metrics.letters, metrics.lost_letters) == (1, 1)
+
+
+def test_letters_of_the_host_and_of_records_that_a_broker_refuses_are_appended_to_the_queue(appender):
+    """As for Python sources. Those of records that are refused follow with the flush."""
+    appended = []
+    append = appender.append
+    appender.append = lambda topic, partitions, raw, landed=None, on_refusal=None: (
+        appended.append((topic, raw.column("value").to_pylist())),
+        append(topic, partitions, raw, landed or (lambda *_: None), on_refusal))
+    cluster = SimpleNamespace(partitions=lambda *_, **__: range(5))
+    handling = ErrorHandling(connector="c", tolerant=True, queue="dead", with_headers=True)
+    writer = FrameWriter(cluster, {}, lambda: Lane(None), lambda _: None, None, handling, creation=None)
+    zeros = np.zeros(2, np.int32)
+    frame = Batch(1, ("t", ""), zeros, zeros - 1, raw_batch([b"a", b"bad"]), (), False, True, None,
+                  letters=raw_batch([b"letter"]))
+    assert writer.write(frame, TimeBudget(1))
+    assert appended == [("t", [b"a", b"bad"]), ("dead", [b"letter"])]
+    appender.append = lambda topic, _partitions, raw, on_refusal=None: appended.append(  # noqa: ARG005
+        (topic, [raw.column("value").to_pylist(), [h["key"] for h in raw.column("headers").to_pylist()[0]]]))
+    assert writer.flush(TimeBudget(1))
+    assert writer.flushed
+    topic, (values, headers) = appended[2]
+    assert (topic, values, headers[-1]) == ("dead", [b"bad"], "heeler.letter.produced")
+    assert (writer.records, writer.refused.count, writer.refused.letters) == (1, 1, 2)
+
+
+def test_the_letter_of_a_record_that_fails_the_task_is_written_apart(appender, monkeypatch):
+    """The failure aborts the transaction, if there is one."""
+    apart = []
+    monkeypatch.setattr(queue, "write_apart", lambda _, topic, raw, __: apart.append((topic, raw)))
+    cluster = SimpleNamespace(partitions=lambda *_, **__: range(5))
+    writer = FrameWriter(cluster, {}, lambda: Lane(None), lambda _: None, None, ErrorHandling(queue="dead"),
+                         creation=None)
+    none, letter = np.array([], np.int32), raw_batch([b"letter"])
+    frame = Batch(1, (), none, none, letter.slice(0, 0), (), True, False, None, letters=letter)
+    assert writer.write(frame, TimeBudget(1))
+    assert apart == [("dead", letter)]
+    assert appender.answers == []
 
 
 class Topics:

@@ -90,17 +90,23 @@ final class BoundaryValues {
     SchemaAndValue read(String schemaText, byte[] bytes) {
         if (bytes == null) return SchemaAndValue.NULL;
         if (schemaText == null) return codec.connect("", null, bytes);
-        if (schemas.size() >= KEPT) schemas.clear();
         try {
-            Schema schema = schemas.get(schemaText);
-            if (schema == null) {
-                schema = json.asConnectSchema(Connection.MAPPER.readTree(schemaText));
-                schemas.put(schemaText, schema);
-            }
+            Schema schema = schema(schemaText);
             return new SchemaAndValue(schema, value(schema, Connection.MAPPER.readTree(bytes)));
         } catch (IOException e) {
             throw new DataException("The worker sent a value that is not JSON", e);
         }
+    }
+
+    /** The schema that `text` has returned as JSON. */
+    Schema schema(String text) throws IOException {
+        if (schemas.size() >= KEPT) schemas.clear();
+        Schema schema = schemas.get(text);
+        if (schema == null) {
+            schema = json.asConnectSchema(Connection.MAPPER.readTree(text));
+            schemas.put(text, schema);
+        }
+        return schema;
     }
 
     private static Object value(Schema schema, JsonNode node) throws IOException {

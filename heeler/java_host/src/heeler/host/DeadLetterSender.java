@@ -1,9 +1,6 @@
 package heeler.host;
 
 import java.io.IOException;
-import java.io.PrintWriter;
-import java.io.StringWriter;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.List;
 import java.util.Map;
@@ -64,21 +61,11 @@ final class DeadLetterSender implements ErrorReporter<ConsumerRecord<byte[], byt
         add(DeadLetterQueueReporter.ERROR_HEADER_ORIG_TOPIC, record.topic());
         add(DeadLetterQueueReporter.ERROR_HEADER_ORIG_PARTITION, String.valueOf(record.partition()));
         add(DeadLetterQueueReporter.ERROR_HEADER_ORIG_OFFSET, String.valueOf(record.offset()));
-        add(DeadLetterQueueReporter.ERROR_HEADER_CONNECTOR_NAME, id.connector());
-        add(DeadLetterQueueReporter.ERROR_HEADER_TASK_ID, String.valueOf(id.task()));
-        add(DeadLetterQueueReporter.ERROR_HEADER_STAGE, context.stage().name());
-        add(DeadLetterQueueReporter.ERROR_HEADER_EXECUTING_CLASS, context.executingClass().getName());
-        Throwable error = context.error();
-        if (error == null) return;
-        StringWriter trace = new StringWriter();
-        error.printStackTrace(new PrintWriter(trace));
-        add(DeadLetterQueueReporter.ERROR_HEADER_EXCEPTION, error.getClass().getName());
-        add(DeadLetterQueueReporter.ERROR_HEADER_EXCEPTION_MESSAGE, error.getMessage());
-        add(DeadLetterQueueReporter.ERROR_HEADER_EXCEPTION_STACK_TRACE, trace.toString());
+        LetterContext.describe(id, context, this::add);
     }
 
     private void add(String name, String text) {
-        columns.header(name, text == null ? null : text.getBytes(StandardCharsets.UTF_8));
+        columns.header(name, LetterContext.bytes(text));
     }
 
     /** Records up to this number are written. */

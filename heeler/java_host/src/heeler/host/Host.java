@@ -147,11 +147,14 @@ public final class Host {
             PluginOutput.setOwner(first);
             switch (first.op()) {
                 case "connector" -> serve(new ConnectorSession(this, connection), first);
-                case "source", "sink" -> {
+                case "source", "sink", "replay" -> {
                     Session session;
                     try {
-                        session = first.op().equals("sink") ? new SinkSession(this, connection, first)
-                            : new SourceSession(this, connection, first);
+                        session = switch (first.op()) {
+                            case "sink" -> new SinkSession(this, connection, first);
+                            case "replay" -> new ReplaySession(this, connection, first);
+                            default -> new SourceSession(this, connection, first);
+                        };
                     } catch (Throwable e) { // a class that is missing or cannot be loaded
                         connection.tell(0, failure(e));
                         return;

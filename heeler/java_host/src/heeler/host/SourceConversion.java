@@ -1,6 +1,7 @@
 package heeler.host;
 
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.Callable;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -21,6 +22,7 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
     private final boolean direct; // without the operator, which is used five times for each record: the first error fails the task
     private final List<?> converted; // which of "key" and "value" the worker converts, from JSON; null if it runs no part of the chain
     private final BoundaryValues cut = new BoundaryValues();
+    private final SourceLetters letters; // null without a dead letter queue, and for a connector in Python
 
     /** A record for Kafka, or for the worker's part of the chain, then with its schemas as JSON. */
     record Outgoing(String topic, Integer partition, long timestamp, RecordHeaders headers, byte[] key, byte[] value,
@@ -31,12 +33,16 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
         }
     }
 
-    SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured, List<?> converted) {
+    /** `queue`: see SourceLetters; null without a dead letter queue. */
+    SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured, List<?> converted,
+                     Map<?, ?> queue) {
         super(host, config, id, measured, config.errorToleranceType());
         this.converted = converted;
-        reportTo(List.of(new LogReporter.Source(id, config, metrics)));
+        letters = queue == null ? null : new SourceLetters(queue, id, this);
+        ErrorReporter<SourceRecord> log = new LogReporter.Source(id, config, metrics);
+        reportTo(letters == null ? List.of(log) : List.of(log, letters));
         direct = config.errorToleranceType() == ToleranceType.NONE && config.errorRetryTimeout() == 0
-            && !config.enableErrorLog();
+            && !config.enableErrorLog() && letters == null;
     }
 
     /** For a connector in Python: bad records are left out and reported to `bad` only. */
@@ -44,6 +50,7 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
                      ErrorReporter<SourceRecord> bad) {
         super(host, config, id, measured, ToleranceType.ALL);
         converted = null;
+        letters = null;
         reportTo(List.of(bad));
         direct = false;
     }
@@ -73,6 +80,11 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
         byte[] key = watched(context, Stage.KEY_CONVERTER, keys.converter, () -> key(after, headers));
         byte[] value = watched(context, Stage.VALUE_CONVERTER, values.converter, () -> value(after, headers));
         return failed(context) ? null : outgoing(after, headers, key, value);
+    }
+
+    /** Takes the dead letter of the record that was converted last; null if it has none. */
+    SourceLetters.Letter letter() {
+        return letters == null ? null : letters.taken();
     }
 
     private <T> T watched(ProcessingContext<SourceRecord> context, Stage stage, Object plugin, Callable<T> work) {

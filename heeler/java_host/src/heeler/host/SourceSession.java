@@ -11,7 +11,6 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.connect.connector.Task;
 import org.apache.kafka.connect.runtime.SourceConnectorConfig;
@@ -53,8 +52,8 @@ final class SourceSession extends Session {
     private boolean finishing; // the worker has sent "finish", its last message
     private List<Connection.Message> acknowledgements = new ArrayList<>(); // of which the plugin is not notified yet
 
-    private Columns filling = new Columns();
-    private Columns spare = new Columns();
+    private SourceFrame filling;
+    private SourceFrame spare;
     private Map<Map<String, ?>, Map<String, ?>> ends = new HashMap<>();
     private List<Sent> sent = new ArrayList<>();
     private boolean midPoll;
@@ -83,6 +82,8 @@ final class SourceSession extends Session {
         id = new ConnectorTaskId(first.text("name"), first.number("task"));
         loader = host.plugin(first).loader();
         converted = (List<?>) first.content().get("converted");
+        filling = new SourceFrame(converted != null);
+        spare = new SourceFrame(converted != null);
         transactions = first.content().get("boundaries") == Boolean.TRUE ? new WorkerTransactionContext() : null;
         thread = new Thread(this::run, "task " + id);
         committer = new Thread(this::notifyOfCommits, "commits of task " + id);
@@ -157,7 +158,8 @@ final class SourceSession extends Session {
         SourceTask created = (SourceTask) host.plugins.newTask(type);
         wantsRecords = created.getClass().getMethod("commitRecord", SourceRecord.class, RecordMetadata.class)
             .getDeclaringClass() != SourceTask.class;
-        try (SourceConversion opened = new SourceConversion(host, config, id, measures.all, converted)) {
+        try (SourceConversion opened = new SourceConversion(host, config, id, measures.all, converted,
+                (Map<?, ?>) first.content().get("letters"))) {
             conversion = opened;
             opened.beforeAttempt = calls::again;
             CommittedOffsets offsets = new CommittedOffsets(connection);
@@ -233,39 +235,41 @@ final class SourceSession extends Session {
     private void take(SourceConversion conversion, Iterator<SourceRecord> rest) throws InterruptedException {
         List<SourceRecord> records = new ArrayList<>(SLICE);
         List<Outgoing> converted = new ArrayList<>(SLICE);
+        List<SourceLetters.Letter> letters = new ArrayList<>(SLICE);
         long size = 0;
         try (PluginCalls.Call call = calls.of(PluginCalls.CONVERSION)) {
             while (rest.hasNext() && records.size() < SLICE && size <= FRAME_BYTES) {
                 records.add(rest.next());
                 Outgoing sends = conversion.converted(records.get(records.size() - 1));
                 converted.add(sends);
+                letters.add(conversion.letter());
                 if (sends != null) size += sends.size();
                 call.again();
             }
         } finally {
-            add(records, converted, rest.hasNext() || converted.size() < records.size());
+            if (converted.size() < records.size()) letters.add(conversion.letter()); // of the record that fails the task
+            add(records, converted, letters, rest.hasNext() || converted.size() < records.size());
         }
     }
 
-    /** Adds records with the results of their conversion, as far as there are any; null if there is nothing to send. */
-    private synchronized void add(List<SourceRecord> records, List<Outgoing> results, boolean more)
-        throws InterruptedException {
-        if (results.isEmpty()) return;
+    /** Adds records with the results of their conversion, as far as there are any, and their letters; null for none. */
+    private synchronized void add(List<SourceRecord> records, List<Outgoing> results, List<SourceLetters.Letter> letters,
+                                  boolean more) throws InterruptedException {
+        SourceLetters.Letter last = letters.size() > results.size() ? letters.get(results.size()) : null;
+        if (results.isEmpty() && last == null) return;
         boolean part = more && transactions == null; // the connector's own transactions may end in the middle of a poll
         // A part of a poll that may turn out to be incomplete goes into frames without earlier polls.
         while ((filling.size() > FRAME_BYTES || part && !midPoll && !(ends.isEmpty() && filling.count() == 0)) && sends()) wait();
         for (int i = 0; i < results.size(); i++) {
             SourceRecord record = records.get(i);
             Outgoing sends = results.get(i);
-            if (sends != null) {
-                if (converted != null) filling.schemas(sends.keySchema(), sends.valueSchema());
-                for (Header h : sends.headers()) filling.header(h.key(), h.value());
-                filling.add(sends.topic(), sends.partition(), sends.timestamp(), sends.key(), sends.value());
-            }
+            if (sends != null) filling.add(sends);
+            if (letters.get(i) != null) filling.add(letters.get(i));
             if (record.sourcePartition() != null) ends.put(record.sourcePartition(), record.sourceOffset()); // null removes it
             if (wantsRecords) sent.add(Sent.of(record, sends));
             if (transactions != null) end(asked(transactions.shouldAbortOn(record), transactions.shouldCommitOn(record)));
         }
+        if (last != null) filling.add(last);
         midPoll = part;
         notifyAll();
     }
@@ -277,7 +281,7 @@ final class SourceSession extends Session {
     private void write() {
         try {
             while (true) {
-                Columns full;
+                SourceFrame full;
                 Map<String, Object> meta = new HashMap<>();
                 int number;
                 Map<Map<String, ?>, Map<String, ?>> upTo;
@@ -301,12 +305,9 @@ final class SourceSession extends Session {
                 }
                 List<List<String>> pairs = new ArrayList<>();
                 upTo.forEach((partition, offset) -> pairs.add(List.of(CommittedOffsets.text(partition), CommittedOffsets.text(offset))));
-                meta.put("topics", full.topics());
-                meta.put("schemas", full.schemas());
                 meta.put("offsets", pairs);
                 meta.put("wanted", wantsRecords);
-                connection.write(full.frame(number, Connection.MAPPER.writeValueAsBytes(meta), converted != null));
-                full.clear();
+                full.send(connection, number, meta);
                 synchronized (this) { spare = full; }
             }
         } catch (Throwable e) {
