@@ -148,7 +148,8 @@ def with_floats(default: Any, schema: Schema | None) -> Any:
         case dict():
             parts = {field.name: field.schema for field in schema.fields} if schema is not None else {}
             return {name: with_floats(one, parts.get(name, schema and schema.value)) for name, one in default.items()}
-    return default
+        case _:
+            return default
 
 
 def _entry(entry: Any, schema: Schema) -> Any:

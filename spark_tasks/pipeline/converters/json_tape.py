@@ -44,7 +44,7 @@ def tokenize(data: Bytes, begins: Ints, stops: Ints, valid: Bools, *, escaped_ke
     escapes, because they are known to be unique as written.
     """
     size = int(np.sum(stops, dtype=np.int64) - np.sum(begins, dtype=np.int64))
-    # The densest JSON, such as [1,1,1], has a token for every two bytes. What is not JSON may have more opening brackets.
+    # The densest JSON, such as [1,1,1], has a token for every two bytes; what is not JSON may have more open brackets.
     room = size // 2 + len(valid) + MAX_DEPTH + 8
     kinds = np.empty(room, np.uint8)
     starts, ends, nexts = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)

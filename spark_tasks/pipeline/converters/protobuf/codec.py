@@ -91,7 +91,7 @@ class ProtobufCodec:
 
     def _decoded(self, payloads: pa.Array, begin: int, bad: list[tuple[int, Exception]]) -> Iterable[pa.Array]:
         if self._fast and len(payloads):
-            found = None if _may_nest_groups(payloads) else self._fast_decoded(payloads)
+            found = self._fast_decoded(payloads)
             if found is not None:
                 yield found
                 return
@@ -103,6 +103,9 @@ class ProtobufCodec:
         yield self._decoded_one_by_one(payloads, begin, bad)
 
     def _fast_decoded(self, payloads: pa.Array) -> pa.Array | None:
+        """Returns what ptars reads, or None if it fails or might end the process."""
+        if _may_nest_groups(payloads):
+            return None
         try:
             with rust_code():
                 batch = self._handler.array_to_record_batch(payloads)

@@ -114,7 +114,8 @@ class ProtobufConverter(RegisteredConverter):
     @override
     def record_name(self, written: Registered) -> str | None:
         """Returns the full name of the records' message."""
-        return self._schemas(written.text).record(written.message)
+        schemas: Schemas = self._schemas(written.text)
+        return schemas.record(written.message)
 
     @override
     def reader(self, written: Registered, newest: Registered | None, version: Callable[[SchemaText], int | None]
