@@ -62,7 +62,7 @@ def alone(test: Callable[P, None]) -> Callable[P, None]:
         assert process.stdin is not None
         assert process.stdout is not None
         code = f"from {__name__} import {test.__name__} as test; test.__wrapped__(*{arguments!r}, **{more!r})"
-        print(code, file=process.stdin, flush=True)  # noqa: T201 - to that process
+        print(code, file=process.stdin, flush=True)
         assert process.stdout.readline() == "0\n"
 
     return run
