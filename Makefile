@@ -64,10 +64,10 @@ types: $(INSTALLED)
 PURE_PARTS   := test-pure-records test-pure-data test-pure-worker test-pure-others
 
 # Four processes for two cores, because tests also wait; each imports only what it tests.
-PURE_RECORDS := tests/pure/actors $(addprefix tests/pure/spark_tasks/,connectors pipeline) tests/contract tests/examples
+PURE_RECORDS := $(addprefix tests/pure/spark_tasks/,connectors pipeline) tests/contract tests/examples
 PURE_DATA    := $(filter-out $(PURE_RECORDS) tests/pure/%/__pycache__,$(patsubst %/,%,$(wildcard tests/pure/spark_tasks/*/))) \
 	$(wildcard tests/pure/spark_tasks/test_*.py)
-PURE_WORKER  := tests/pure/heeler
+PURE_WORKER  := tests/pure/actors tests/pure/heeler
 PURE_OTHERS  := $(wildcard tests/test_*.py tests/property/test_*.py) $(filter-out tests/pure/__% \
 	tests/pure/spark_tasks $(PURE_RECORDS) $(PURE_WORKER),$(patsubst %/,%,$(wildcard tests/pure/*/)))
 PURE_TESTS    = $(BIN)/python -m pytest -q -m 'not integration and not interop and not nightly'

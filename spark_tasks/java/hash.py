@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from spark_tasks.arrays.buffers import frozen
 from spark_tasks.arrays.jit import kernel as jit
 
 _MAX_KEYS, _MAX_LENGTH, _MAX_KEY = 64, 4096, 128  # of what is cached: names are few and short, but keys may be data
@@ -75,7 +76,8 @@ def entry_order(data: Any, ends: Any, offsets: Any) -> Any:
     """
     largest = int(np.max(np.diff(offsets), initial=0))
     order, buckets = np.empty(int(offsets[-1]), np.int32), np.empty(largest, np.int64)
-    _entry_order(data, ends, offsets, buckets, np.empty(table_size(largest), np.int64), order)
+    places = np.empty(table_size(largest), np.int64)
+    _entry_order(frozen(data), frozen(ends), frozen(offsets), buckets, places, order)
     return order
 
 

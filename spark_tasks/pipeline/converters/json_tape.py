@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spark_tasks.arrays.buffers import Bools, Bytes, Ints
+from spark_tasks.arrays.buffers import Bools, Bytes, Ints, frozen
 from spark_tasks.arrays.jit import kernel as jit
 from spark_tasks.arrays.memory import WORD, first_byte, load_word
 from spark_tasks.limits import MAX_DEPTH, MAX_NUMBER_LENGTH
@@ -43,6 +43,7 @@ def tokenize(data: Bytes, begins: Ints, stops: Ints, valid: Bools, *, escaped_ke
     """Returns the tape of a text column. Text i is data[begins[i]:stops[i]]. `escaped_keys`: accept member names with
     escapes, because they are known to be unique as written.
     """
+    data, begins, stops = frozen(data), frozen(begins), frozen(stops)
     size = int(np.sum(stops, dtype=np.int64) - np.sum(begins, dtype=np.int64))
     # The densest JSON, such as [1,1,1], has a token for every two bytes; what is not JSON may have more open brackets.
     room = size // 2 + len(valid) + MAX_DEPTH + 8

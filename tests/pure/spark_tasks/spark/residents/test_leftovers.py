@@ -1,7 +1,7 @@
 """What still runs when a split has ended.
 
 A test without executor processes has a process of its own, as what other tests have left in a process counts: threads
-of clients, and processes that still end on a busy machine.
+of clients, and processes that still end on a busy machine. One process forks them all, as the imports take a second.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Iterator
+from functools import cache, wraps
 from typing import ParamSpec
 
 import pytest
@@ -27,13 +27,44 @@ from tests.rigs.support import wait_until
 P = ParamSpec("P")
 
 
+FORKS = f"""
+import os, sys
+import {__name__}
+
+for code in sys.stdin:
+    if not (child := os.fork()):
+        os.dup2(2, 1)  # what a test prints is no exit code
+        exec(code)
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@cache
+def forking() -> subprocess.Popen[str]:
+    """A process that executes each line of its input in a fork, and prints its exit code. It has no thread but one."""
+    return subprocess.Popen([sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    yield
+    if forking.cache_info().currsize:
+        assert forking().communicate(timeout=30) == ("", None)
+        forking.cache_clear()
+
+
 def alone(test: Callable[P, None]) -> Callable[P, None]:
     """Runs a test in a new process. Its arguments have to be literals."""
 
     @wraps(test)
     def run(*arguments: P.args, **more: P.kwargs) -> None:
+        process = forking()
+        assert process.stdin is not None
+        assert process.stdout is not None
         code = f"from {__name__} import {test.__name__} as test; test.__wrapped__(*{arguments!r}, **{more!r})"
-        subprocess.run([sys.executable, "-c", code], check=True)
+        print(code, file=process.stdin, flush=True)
+        assert process.stdout.readline() == "0\n"
 
     return run
 
