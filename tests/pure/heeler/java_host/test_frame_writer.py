@@ -14,7 +14,7 @@ from heeler.java_host import frame_writer
 from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.time_budget import TimeBudget
 from heeler.java_host.topic_requests import TopicRequests
-from spark_tasks.dead_letters import queue
+from spark_tasks.dead_letters import queue_writes
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NONE_REFUSED
 from spark_tasks.host_frames import REFUSED, Batch
@@ -133,7 +133,7 @@ def test_letters_of_the_host_and_of_records_that_a_broker_refuses_are_appended_t
 def test_the_letter_of_a_record_that_fails_the_task_is_written_apart(appender, monkeypatch):
     """The failure aborts the transaction, if there is one."""
     apart = []
-    monkeypatch.setattr(queue, "write_apart", lambda _, topic, raw, __: apart.append((topic, raw)))
+    monkeypatch.setattr(queue_writes, "write_apart", lambda _, topic, raw, __: apart.append((topic, raw)))
     cluster = SimpleNamespace(partitions=lambda *_, **__: range(5))
     writer = FrameWriter(cluster, {}, lambda: Lane(None), lambda _: None, None, ErrorHandling(queue="dead"),
                          creation=None)

@@ -38,7 +38,7 @@ class Spark:
             stop.wait(20)
             raise ConnectError("it does not start")
 
-    def is_running(self, _grace_s: float = 0.0) -> bool:
+    def process_lives(self, _grace_s: float = 0.0) -> bool:
         return self.lives
 
     def alive(self) -> bool:
