@@ -82,8 +82,8 @@ class Engine(Protocol):
 
 
     def own_process(self, task: str) -> Future[list[Any]] | None:
-        """Asks for an executor process that only this task uses. The future has one result, an OwnProcess. None if
-        there may be no more, or if processes run on other machines.
+        """Asks for an executor process that only this task uses. The future has one result, an OwnProcess, or None if
+        there may be no more. Returns None if processes run on other machines, or are Spark jobs.
         """
 
 

@@ -45,8 +45,14 @@ class LeaderNotes:
             self._asks = False
 
     def refused(self, plan: RebalancePlan) -> None:
-        """The brokers rejected a rebalance without a reason: the next one will be smaller."""
+        """The brokers rejected a rebalance without a reason: the next one will be smaller, if that can help."""
         used = self.record_bytes - plan.room
+        if plan.room < 0:
+            _logger.error(
+                "The brokers rejected a rebalance of the group %s without a reason, probably because what its members "
+                "sent takes more than the one record in which Kafka keeps a group (%d of %d bytes): one of them may "
+                "not be a Kafka Connect worker. %s", self._group_id, used, self.record_bytes, MORE_ROOM)
+            return
         self.record_bytes = min(self.record_bytes, used) * 9 // 10
         _logger.error(
             "The brokers rejected a rebalance of the group %s without a reason, so the next one will be smaller. Its "

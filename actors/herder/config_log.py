@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
+from actors.assignment.protocol import Allocation
 from actors.herder.turn import Turn
 from spark_tasks.errors import shortened
 from storage.config.state import (
@@ -84,3 +85,12 @@ def named(things: Iterable[object]) -> str:
     some = [shortened(str(name), _LONGEST) for name in islice(names, SHOWN)]
     more = sum(1 for _ in names)
     return ", ".join(some) + (f" and {more} more" if more else "")
+
+
+def sizes(allocation: Allocation, *, names: bool = False) -> str:
+    """How many connectors and tasks there are, with their first few names: 1 connector and 2 tasks (a, a-0, a-1)."""
+    kinds = ((allocation.connectors, "connector"), (allocation.tasks, "task"))
+    found = " and ".join(counted(things, name) for things, name in kinds if things)
+    if not found:
+        return "nothing"
+    return f"{found} ({named((*allocation.connectors, *allocation.tasks))})" if names else found

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from actors.assignment.protocol import Allocation, Membership, Protocol
 from actors.herder import automatic_restarts, leadership, work
-from actors.herder.config_log import counted, named
+from actors.herder.config_log import named, sizes
 from actors.herder.continuations import JoinAgain, Released, ResolveAssignment
 from actors.herder.effects import Timer
 from actors.herder.events import Loaded, TimerFired
@@ -100,8 +100,8 @@ def _log_joined(turn: Turn, before: Membership | None, membership: Membership) -
     waits = delay if assignment.delay_ms > 0 else ""
     workers = _workers(before, membership)
     changed = not same or assignment.assigned or assignment.revoked or workers or waits or assignment.failed
-    moved = (f"assigned {_sizes(assignment.assigned, names=True)}, revoked {_sizes(assignment.revoked, names=True)}, "
-             f"now running {_sizes(turn.state.allocation)}")
+    moved = (f"assigned {sizes(assignment.assigned, names=True)}, revoked {sizes(assignment.revoked, names=True)}, "
+             f"now running {sizes(turn.state.allocation)}")
     turn.log("INFO" if changed else "DEBUG",
              f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
              f"as {'leader' if membership.is_leader else 'follower'}: {moved}{workers}{waits}")
@@ -109,6 +109,8 @@ def _log_joined(turn: Turn, before: Membership | None, membership: Membership) -
 
 def _workers(before: Membership | None, membership: Membership) -> str:
     """Which workers joined and left since the leader's last rebalance; all workers if it was not the leader then."""
+    if not membership.is_leader:
+        return ""
     now, known = dict(membership.workers), dict(before.workers) if before is not None else {}
     if known:
         # A worker that was killed and started again is a member twice until its old session expires.
@@ -116,16 +118,8 @@ def _workers(before: Membership | None, membership: Membership) -> str:
         groups = {"workers joined": joined, "workers left": {*known.values()} - {*now.values()}}
     else:
         groups = {"workers": {*now.values()}}
-    return "".join(f"; {what}: {named(sorted(url.partition('://')[2].rstrip('/') for url in urls))}"
+    return "".join(f"; {what}: {named(sorted(url.rpartition('://')[2].rstrip('/') for url in urls))}"
                    for what, urls in groups.items() if urls)
-
-
-def _sizes(allocation: Allocation, *, names: bool = False) -> str:
-    kinds = ((allocation.connectors, "connector"), (allocation.tasks, "task"))
-    sizes = " and ".join(counted(things, name) for things, name in kinds if things)
-    if not sizes:
-        return "nothing"
-    return f"{sizes} ({named((*allocation.connectors, *allocation.tasks))})" if names else sizes
 
 
 def on_released(turn: Turn, _: Released, _error: Exception | None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from actors.assignment.protocol import Allocation
 from actors.errors import ConflictError
 from actors.herder import automatic_restarts
-from actors.herder.config_log import counted, named
+from actors.herder.config_log import sizes
 from actors.herder.continuations import AnswerWith, GeneratedTasks, OffsetsRead, Released, WriteNext
 from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance, Timer
 from actors.herder.events import TimerFired
@@ -105,8 +105,8 @@ def drop_unknown(turn: Turn) -> None:
         or (isinstance(item, ConnectorTaskId) and item.task >= config.task_count(item.connector)))]
     if unknown:
         turn.state = replace(turn.state, allocation=turn.state.allocation.minus(Allocation.of(unknown)))
-        turn.log("INFO", f"Not started: {counted(unknown, 'connector or task')} that the leader has assigned but the "
-                         f"config topic does not have: {named(unknown)}")
+        turn.log("WARNING", f"Not started: {sizes(Allocation.of(unknown), names=True)} that the leader has assigned "
+                            "but the config topic does not have")
 
 
 def log_moved(turn: Turn) -> None:

@@ -41,7 +41,7 @@ class Supervision:
         """The restart policy of a connector; with invalid settings, it is not restarted."""
         parsed = self._of(connector)
         if parsed.error is not None:
-            _logger.warning("Not restarted automatically, because its errors.restart.* settings are invalid: %s",
+            _logger.warning("Not restarted automatically, because its settings for restarts and stalls are invalid: %s",
                             parsed.error, extra={"heeler_about": connector.get("name")})
         return parsed.restarts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -48,9 +49,9 @@ def open_private(file: Path, mode: str) -> IO[str]:
 
 @contextmanager
 def memory_file(content: bytes) -> Iterator[str]:
-    """A context manager for the path of a file that only this process can read and that is gone with it, even after
-    kill -9: for secrets that a library reads only from files. Where there are no files in memory, it is a temporary
-    file that only this user can read.
+    """A context manager for the path of a file that only this user can read and that is gone with the process, even
+    after kill -9: for secrets that a library reads only from files. Where there are no files in memory, it is a
+    temporary file. Raises OSError.
     """
     handle = _in_memory()
     if handle is not None:
@@ -67,14 +68,20 @@ def memory_file(content: bytes) -> Iterator[str]:
 
 
 _HANDLES = "/proc/self/fd"  # the paths of open files
+_NOEXEC = 8  # MFD_NOEXEC_SEAL, Linux 6.3
 
 
 def _in_memory() -> int | None:
     """Returns a new file in memory, or None: only Linux has them, and a sandbox may forbid them or have no /proc."""
     if sys.platform != "linux" or not Path(_HANDLES).is_dir():
         return None
-    with suppress(OSError):
-        handle = os.memfd_create("heeler")
+    for flags in (_NOEXEC, 0):  # a hardened system requires the first one, an older one does not know it
+        try:
+            handle = os.memfd_create("heeler", os.MFD_CLOEXEC | flags)
+        except OSError as error:
+            if error.errno in {errno.EMFILE, errno.ENFILE}:
+                raise  # a temporary file is no remedy
+            continue
         os.fchmod(handle, 0o600)
         return handle
     return None

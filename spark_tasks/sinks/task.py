@@ -378,12 +378,11 @@ class SinkTask(TaskRunner):
             if self._sharing is not None:
                 self._sharing.cancel()
             self._batch.abandon()
+            self._writer.end()
             consumer, self._consumer = self._consumer, None
             if consumer is not None:
                 self._watcher.forget(self)
                 consumer.close()
-
-            self._writer.end()
 
     @override
     def stop_starting(self) -> None:

@@ -15,6 +15,7 @@ from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.tasks.plugin_object import PluginObject, needs_own_process
 
 _METHODS: Final = frozenset({"commit", "abort", "resume_from"})
+_DOING_NOTHING: Final = (DataSourceWriter.commit, DataSourceWriter.abort)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class TaskWriter:
 
     def abort(self, messages: Sequence[Any]) -> None:
         """Aborts a batch."""
-        if "abort" in self._defines:
+        if "abort" in self._defines and self._writer.exists:
             self._writer.call("abort", messages)
 
     def calls(self) -> list[PluginCall]:
@@ -77,14 +78,20 @@ class _Writer:
 
     def facts(self) -> WriterFacts:
         """Raises ConnectError if the writer cannot be pickled."""
-        does_nothing = {"commit": DataSourceWriter.commit, "abort": DataSourceWriter.abort}
-        defines = {name for name in _METHODS
-                   if getattr(type(self._writer), name, getattr(self._writer, name, None))
-                   not in {None, does_nothing.get(name)}}
+        methods = {name: getattr(self._writer, name, None) for name in _METHODS}
+        defines = {name for name, method in methods.items()
+                   if method is not None and getattr(method, "__func__", None) not in _DOING_NOTHING}
         return WriterFacts(pickled(self._writer), frozenset(defines))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._writer, name)
+    def commit(self, messages: Sequence[Any]) -> None:
+        self._writer.commit(messages)
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        self._writer.abort(messages)
+
+    def resume_from(self, topic: str, partition: int) -> int | None:
+        offset: int | None = self._writer.resume_from(topic, partition)
+        return offset
 
 
 def _writer_of(connector: type[SinkConnector], config: Options) -> _Writer:

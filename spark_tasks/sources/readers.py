@@ -71,7 +71,7 @@ class StreamReader:
     def facts(self) -> ReaderFacts:
         """What a task has to know of the reader. Raises ConnectError if it cannot be pickled."""
         defines = {name for name in _EACH_BATCH if hasattr(self.reader, name)}
-        if getattr(type(self.reader), "commit", None) in _NO_COMMITS:
+        if getattr(getattr(self.reader, "commit", None), "__func__", None) in _NO_COMMITS:
             defines.discard("commit")
         return ReaderFacts(self.schema, self.simple, pickled(self.reader), frozenset(defines))
 

@@ -352,9 +352,11 @@ class SourceTask(TaskRunner):
         finally:
             self._idle_tasks.discard(self._context.id)
             self._batch.abandon()
-            self._delivery.close()
-            self._offsets.close_soon()
-            self._reader.stop()
+            try:
+                self._delivery.close()
+                self._offsets.close_soon()
+            finally:
+                self._reader.stop()
 
     @override
     def stop_starting(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.plugins.api import Options, SourceConnector, TransactionSignal
 from spark_tasks.sources.boundaries import BoundaryKind
 from spark_tasks.sources.readers import BatchPlan, ReaderFacts, StreamReader
@@ -13,6 +14,8 @@ from spark_tasks.task import PluginCall, TaskContext
 from spark_tasks.tasks.data_sources import data_source_of
 from spark_tasks.tasks.pace import SplitSize
 from spark_tasks.tasks.plugin_object import PluginObject, needs_own_process
+
+_NEEDS_START = ("plan", "offsets", "signal")
 
 
 class TaskReader:
@@ -23,7 +26,8 @@ class TaskReader:
     def __init__(self, context: TaskContext, connector: type[SourceConnector]) -> None:
         self._task = context.task
         self._id = context.id
-        self._reader = PluginObject(context, partial(_reader_of, connector, dict(context.config)))
+        self._reader = PluginObject(
+            context, partial(_reader_of, connector, dict(context.config)), _NEEDS_START)
         # A reader that was made of a function calls it in executors only.
         self._apart = needs_own_process(connector) and not hasattr(connector, "read_new")
         self._facts: ReaderFacts | None = None
@@ -72,14 +76,15 @@ class TaskReader:
 
     def commit(self, end: StreamOffset) -> None:
         """All records up to `end` are in Kafka, and their offsets are committed."""
-        if "commit" in self.facts.defines:
+        if "commit" in self.facts.defines and self._reader.exists:  # another one has read nothing
             self._reader.call("commit", end)
 
     def stop(self) -> None:
         """Stops the reader."""
         try:
             if self._reader.exists:
-                self._reader.call("stop")
+                with suppress(RetriableError):  # its process has ended
+                    self._reader.call("stop")
         finally:
             self._reader.end()
 

@@ -214,6 +214,22 @@ def _sendable(error: Exception) -> Exception:
     return kind(shortened(text_of(error), _MAX_TEXT))
 
 
+class _Process:
+    """What is known of this process. `dedicated`: see dedicate."""
+
+    dedicated = False
+
+
+def dedicate() -> None:
+    """Makes this process end when its task gives it up: nobody else may find what is in it."""
+    _Process.dedicated = True
+
+
+def is_dedicated() -> bool:
+    """Whether this process belongs to a task."""
+    return _Process.dedicated
+
+
 class ExecutorTracebackError(Exception):
     """The cause of an error from an executor. Its message is the executor's traceback."""
 

@@ -8,8 +8,10 @@ readers have, it costs only its task: when that is stopped, the process is kille
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -17,12 +19,17 @@ from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 
 from spark_tasks.errors import ConnectError, RetriableError, StartCancelledError
-from spark_tasks.metrics.plugins import Figures, counting
+from spark_tasks.metrics.plugins import Figures, PluginMetrics, work_for
 from spark_tasks.plugins.api import Connector
+from spark_tasks.spark.executor import dedicate
 from spark_tasks.task import OwnProcess, PluginCall, TaskContext
+
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _OURS: Final = "spark_tasks.connectors."
+_OF_ANYBODY: Final = "spark_tasks.connectors.pyspark."  # they run any data source
+_ATTEMPTS: Final = 3  # to create an object whose process ends, because of what another connector has left there
 
 
 class WorkerSparkNeededError(ConnectError):
@@ -30,23 +37,28 @@ class WorkerSparkNeededError(ConnectError):
 
 
 def needs_own_process(connector: type[Connector]) -> bool:
-    """Returns whether the objects of a connector need a process of their own: heeler's do not."""
-    return not connector.__module__.startswith(_OURS)
+    """Returns whether the objects of a connector need a process of their own: those of heeler's own code do not."""
+    module = connector.__module__
+    return not module.startswith(_OURS) or module.startswith(_OF_ANYBODY)
 
 
 class PluginObject(Generic[T]):
-    """`make` creates the object, and can be pickled. `kill`, `stop_opening` and `calls` may be called on any thread,
-    the others on one.
+    """`make` creates the object, and can be pickled. `needs_start`: methods that another object can only be asked after
+    the task has started over. `kill`, `stop_opening` and `calls` may be called on any thread, the others on one.
     """
 
-    def __init__(self, context: TaskContext, make: Callable[[], T]) -> None:
+    def __init__(self, context: TaskContext, make: Callable[[], T], needs_start: Collection[str] = ()) -> None:
         self._context = context
         self._make = make
+        self._needs_start = needs_start
+        self._token = uuid.uuid4().hex
         self._here: T | None = None
         self._process: OwnProcess | None = None
+        self._made = False  # it exists in the process
+        self._lost = False  # its process has ended before
         self._coming: Future[list[Any]] | None = None
         self._in_progress: tuple[str, float] | None = None  # a call in the process
-        self._used = False
+        self._stopping = False
         self._killed = False
 
     @property
@@ -57,7 +69,7 @@ class PluginObject(Generic[T]):
     @property
     def exists(self) -> bool:
         """Whether there is one now."""
-        return self.is_here or (self._process is not None and not self._process.ended)
+        return self.is_here or (self._made and self._process is not None and not self._process.ended)
 
     def open_here(self) -> None:
         """Creates it on the worker. Raises what the plugin raises."""
@@ -70,34 +82,56 @@ class PluginObject(Generic[T]):
         Raises what the plugin raises, and a RetriableError if the process ends: the next call then creates another
         object.
         """
-        process = None if self.is_here else self._process or self._new_process()
-        if process is None:
-            if not self.is_here:
+        for left in reversed(range(_ATTEMPTS)):
+            process = self._process_for_call()
+            if process is None:
+                return getattr(self._here, method)(*arguments)
+            made = self._made
+            try:
+                return self._call_there(process, method, arguments)
+            except WorkerSparkNeededError as error:
                 self.open_here()
-            return getattr(self._here, method)(*arguments)
-        self._process, self._in_progress = process, (method, time.monotonic())
-        try:
-            result, figures = process.run(_Call(method, *self._pickled(arguments)))
-        except WorkerSparkNeededError as error:
+                if made and method in self._needs_start:
+                    raise RetriableError(f"{error}; the task continues with a new one there") from error
+            except RetriableError:
+                if made or not left or not process.ended or self._stopping or self._killed:
+                    raise
+        raise AssertionError  # the last attempt returns or raises
+
+    def _process_for_call(self) -> OwnProcess | None:
+        """Returns the process of the object, or None if it is on the worker."""
+        if self.is_here:
+            return None
+        if self._process is not None and self._process.ended:
+            self._drop_process()
+        if self._process is None:
+            self._process = self._new_process()
+        if self._process is None:
             self.open_here()
-            if not self._used:
-                return self.call(method, *arguments)
-            raise RetriableError(f"{error}; the task continues with a new one there") from error
+        elif self._killed:
+            self._process.kill()
+        return self._process
+
+    def _call_there(self, process: OwnProcess, method: str, arguments: tuple[Any, ...]) -> Any:
+        call = _Call(self._token, method, cloudpickle.dumps(self._make), cloudpickle.dumps(arguments))
+        self._in_progress = method, time.monotonic()
+        try:
+            result, figures = process.run(call)
         finally:
             self._in_progress = None
             if process.ended:
-                self._process = None
-        self._used = True
+                self._drop_process()
+        self._made = True
         if figures is not None:
             self._context.metrics.plugins.merge(figures)
         return result
 
-    def _pickled(self, arguments: tuple[Any, ...]) -> tuple[bytes, bytes]:
-        return cloudpickle.dumps(self._make), cloudpickle.dumps(arguments)
+    def _drop_process(self) -> None:
+        self._lost, self._made, self._process = self._lost or self._made, False, None
 
     def end(self) -> None:
         """Gives it up, and ends its process."""
-        self._here = None
+        self._here, self._made = None, False
         process, self._process = self._process, None
         if process is not None:
             process.close()
@@ -110,7 +144,8 @@ class PluginObject(Generic[T]):
             process.kill()
 
     def stop_opening(self) -> None:
-        """Ends the wait for a process, with StartCancelledError."""
+        """Ends the wait for a process, with StartCancelledError; the task is being stopped."""
+        self._stopping = True
         if (coming := self._coming) is not None:
             coming.cancel()
 
@@ -123,39 +158,69 @@ class PluginObject(Generic[T]):
         return [PluginCall(method, time.monotonic() - since, waits=False, stack=process.where())]
 
     def _new_process(self) -> OwnProcess | None:
-        """Returns a new process, or None if there may be no more."""
+        """Returns a new process, or None if there may be no more. Raises StartCancelledError if the task is stopped
+        meanwhile, and RetriableError if there may be no more and a process has ended: the worker must not end, too.
+        """
         coming = self._coming = self._context.engine.own_process(self._context.id)
         if coming is None:
             return None
-        if self._killed:
+        if self._stopping:
             coming.cancel()
         try:
-            (process,) = coming.result()
+            process: OwnProcess | None = coming.result()[0]
         except CancelledError as error:
             raise StartCancelledError(f"{self._context.id} was stopped while it waited for a process") from error
-        found: OwnProcess = process
-        if self._killed:
-            found.kill()
-        return found
+        if process is not None:
+            return process
+        about = {"heeler_about": (self._context.connector_name, self._context.task)}
+        if self._lost:
+            raise RetriableError(f"there is no process for {self._context.id}: half of the executor processes "
+                                 "(heeler.executors.max) belong to other tasks")
+        _logger.info("What the plugin does between batches runs on the worker, because half of the executor processes "
+                     "(heeler.executors.max) already belong to other tasks", extra=about)
+        return None
 
 
 class _Call(NamedTuple):
     """A call of the object of this process, which the first one creates. `make` and `arguments` are pickled."""
 
+    token: str
     method: str
     make: bytes
     arguments: bytes
 
     def run(self) -> tuple[Any, Figures | None]:
-        """Returns the result, and the metrics that the plugin has recorded meanwhile."""
-        with counting() as plugins:
-            if not _object:
+        """Returns the result, and the metrics that the plugin has recorded since the last result."""
+        if _objects.keys() - {self.token}:
+            raise ConnectError("this process belongs to another task")
+        work_for(_metrics)
+        try:
+            if not _objects:
+                dedicate()
                 _refuse_sessions()
-                _object.append(cloudpickle.loads(self.make)())
-            return getattr(_object[0], self.method)(*cloudpickle.loads(self.arguments)), plugins.counted()
+                _objects[self.token] = cloudpickle.loads(self.make)()
+            result = getattr(_objects[self.token], self.method)(*cloudpickle.loads(self.arguments))
+        except Exception as error:
+            for cause in _causes(error):
+                if isinstance(cause, WorkerSparkNeededError):
+                    raise cause from None
+            raise
+        figures = _metrics.counted()
+        if figures is not None:
+            _metrics.replace(Figures())
+        return result, figures
 
 
-_object: Final[list[Any]] = []  # of this process, if it belongs to a task
+_objects: Final[dict[str, Any]] = {}  # of this process, if it belongs to a task: one, by its token
+_metrics: Final = PluginMetrics()
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(100):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _refuse_sessions() -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -177,12 +178,47 @@ def test_a_simple_reader_has_a_process_only_until_its_position_is_known(rig: Rig
 
 def test_half_of_the_processes_belong_to_tasks_at_most(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     readers = [rig.reader() for _ in range(MAX_PROCESSES // 2 + 1)]
-    with caplog.at_level(logging.INFO):
-        for reader in readers:
-            reader.open()
+    with caplog.at_level(logging.INFO), ThreadPoolExecutor(len(readers)) as tasks:  # all at the same time
+        for _ in tasks.map(TaskReader.open, readers):
+            pass
     for reader in readers:
         reader.position([])
     pids = [pid for _, pid in rig.said()]
     assert len(set(pids)) == len(pids)
-    assert pids[-1] == os.getpid()
-    assert "on the worker" in caplog.text
+    assert os.getpid() in pids
+    assert "runs on the worker" in caplog.text
+
+
+def test_no_other_task_finds_the_object_of_one_that_has_ended(rig: Rig) -> None:
+    """Not even in the same process."""
+    first = rig.reader()
+    first.open()
+    first.position([])
+    ((_, pid),) = rig.said()
+    first.stop()
+    wait_gone([psutil.Process(pid)] if psutil.pid_exists(pid) else [])
+
+
+@pytest.mark.parametrize("how", ["commit", "wrapped"])
+def test_what_needs_the_workers_spark_is_repeated_there(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """If it can be; also if the plugin hides why it has failed."""
+    monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", lambda _: None)
+    reader = rig.reader(do=how)
+    reader.open()
+    plan_of(reader, {"n": 0})
+    if how == "commit":
+        reader.commit({"n": 1})
+        assert rig.said()[-1] == ("commit-1", os.getpid())
+    else:
+        with pytest.raises(RetriableError, match="continues with a new one there"):
+            reader.plan({"n": 1}, SplitSize())
+
+
+def test_a_failing_constructor_runs_once(rig: Rig) -> None:
+    reader = rig.reader(do="fail")
+    with pytest.raises(DataError, match="wrong password"):
+        reader.open()
+    reader.stop()
+    assert [what for what, _ in rig.said()] == ["made"]

@@ -24,6 +24,9 @@ class CountingReader(DataSourceStreamReader):  # type: ignore[misc]
     def __init__(self, options: Options) -> None:
         self.options = dict(options)
         self.plans = 0
+        if options.get("do") == "fail":
+            self.say("made")
+            raise DataError("wrong password")
 
     def say(self, what: str) -> None:
         with Path(self.options["folder"], "calls").open("a") as calls:
@@ -53,6 +56,11 @@ class CountingReader(DataSourceStreamReader):  # type: ignore[misc]
                 raise DataError("refused")
             case "session":
                 SparkSession.builder.getOrCreate()
+            case "wrapped":
+                try:
+                    SparkSession.builder.getOrCreate()
+                except Exception as error:
+                    raise ValueError("it failed") from error
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         self.say("partitions")
@@ -63,6 +71,8 @@ class CountingReader(DataSourceStreamReader):  # type: ignore[misc]
             yield (str(n),)
 
     def commit(self, end: dict[str, Any]) -> None:
+        if self.options.get("do") == "commit":
+            SparkSession.builder.getOrCreate()
         self.say(f"commit-{end['n']}")
 
     def stop(self) -> None:

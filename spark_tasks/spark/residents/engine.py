@@ -25,7 +25,6 @@ from spark_tasks.spark.lifecycle import EngineState, SparkLifecycle
 from spark_tasks.spark.master import SparkMaster
 from spark_tasks.spark.residents.background_call import BackgroundCall
 from spark_tasks.spark.residents.batches import SplitBatch, Waiting, prepared
-from spark_tasks.spark.residents.fairness import subject_of
 from spark_tasks.spark.residents.fork_server import ForkServer
 from spark_tasks.spark.residents.hang_reports import HangReports, Hangs
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
@@ -45,7 +44,6 @@ FIRST_S = 5.0  # how long the first batch may take before the delay of Spark's s
 QUIET_S = 3.0  # how long there is no batch before Spark is started, as its start needs the CPUs that splits need
 BUSY_S = 20.0  # after this time since the first batch, it is started in any case
 OTHER_JOBS = 2  # slots of a local Spark that are neither for processes nor for plugins' jobs: one for the fork server
-OWN_SHARE = 2  # at most half of the processes may belong to tasks
 END_S = 1.0  # how long processes may take to end when the worker stops
 
 
@@ -211,16 +209,7 @@ class ResidentEngine(Engine):
 
     @override
     def own_process(self, task: str) -> Future[list[Any]] | None:
-        if not self._local:
-            return None
-        with self._lock:
-            owned = self._pool.processes.owned if self._pool is not None else 0
-        if owned >= self._settings.max_processes // OWN_SHARE:
-            _logger.info("What %s does between batches runs on the worker, because half of the executor processes "
-                         "(heeler.executors.max) already belong to other tasks", task,
-                         extra={"heeler_about": subject_of(task)})
-            return None
-        return self._submit(task, [None])
+        return self._submit(task, [None]) if self._local else None
 
     def _submit(self, task: str, waiting: list[Waiting]) -> Future[list[Any]]:
         batch = SplitBatch(task, len(waiting), outcomes=[None] * len(waiting))
@@ -228,7 +217,7 @@ class ResidentEngine(Engine):
             batch.end()
             return batch.future
         with self._lock:
-            if self._life.state is EngineState.NEW:
+            if self._life.state is EngineState.NEW and waiting != [None]:
                 self._plan_start(batch.future)
             refusal = self._refusal()
             self._submitted += refusal is None

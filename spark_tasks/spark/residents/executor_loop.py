@@ -8,7 +8,7 @@ import sys
 
 from spark_tasks.process.oom_score import raise_oom_score
 from spark_tasks.process.zombies import zombies
-from spark_tasks.spark.executor import pickled_outcomes, run_split
+from spark_tasks.spark.executor import is_dedicated, pickled_outcomes, run_split
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.connections import joined
 from spark_tasks.spark.residents.leftovers import Leftovers
@@ -44,5 +44,5 @@ def serve(ticket: Ticket) -> None:
                     faulthandler.cancel_dump_traceback_later()
             wire.send(work, answer, before=wire.before_answer(set_up.changes()))
             zombies.reap()
-        if not leftovers.end() or set_up.changes(with_umask=True):
+        if is_dedicated() or not leftovers.end() or set_up.changes(with_umask=True):
             os._exit(0)  # otherwise Spark would use it for jobs of other plugins

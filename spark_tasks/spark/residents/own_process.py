@@ -38,7 +38,7 @@ class ResidentOwnProcess(OwnProcess):
         self._task = task
         self._connector = connector
         self._max_answer_bytes = settings.max_answer_bytes
-        resident.owned = True
+        resident.owner = task
 
     @property
     @override

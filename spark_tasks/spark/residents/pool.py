@@ -28,6 +28,8 @@ from spark_tasks.spark.residents.process_table import ProcessTable
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.split_exchange import SplitExchange
 
+OWN_SHARE = 2  # at most half of the processes may belong to tasks
+
 
 class Pool:
     """The queue of splits and their processes. `submit` and `cancel` are thread-safe. `died` is called when a
@@ -172,10 +174,12 @@ class Pool:
                 self.exchange.give(item)
 
     def _give_process(self, item: Item) -> None:
-        batch = item.batch
-        resident = self.processes.take(item.connector)
-        process = ResidentOwnProcess(
-            resident, self.processes, self._lock, self._where, batch.task, item.connector, self._settings)
+        """Gives a task a process of its own, or None: tasks may have half of the processes, so that splits can run."""
+        batch, process = item.batch, None
+        if self.processes.owned < self.launchers.most // OWN_SHARE:
+            resident = self.processes.take(item.connector)
+            process = ResidentOwnProcess(
+                resident, self.processes, self._lock, self._where, batch.task, item.connector, self._settings)
         self.queue.ended(batch.task)
         self.batches.pop(batch.future, None)
         complete(batch.future, [process])

@@ -61,7 +61,7 @@ class Resident:
     since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
     exempt: bool = False  # its split does not count as running: it uses no CPU, or has been running for long
     new: bool = True  # it has not been idle yet
-    owned: bool = False  # it belongs to a task, whose splits are not in `item`
+    owner: str = ""  # the task that it belongs to, whose splits are not in `item`
     removed: bool = False  # killed or asked to end, and removed from all lists
     killed: str = ""  # what the worker has done to it, and why: follows after "the executor process"
     cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds
@@ -72,6 +72,11 @@ class Resident:
     # For its thread: a split, and how many bytes of it have been sent; None: no more will follow
     inbox: queue.SimpleQueue[tuple[Item, int] | None] = field(default_factory=queue.SimpleQueue)
     thread: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log, when it runs no split."""
+        return f"The process of {self.owner}" if self.owner else "An idle executor process"
 
     def take(self, item: Item) -> None:
         """Gets a split."""

@@ -6,9 +6,11 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
+from spark_tasks.process.process_state import has_ended
 from spark_tasks.spark.residents.batches import Item
 from spark_tasks.spark.residents.binding import best_for
 from spark_tasks.spark.residents.exit_description import describe_end
+from spark_tasks.spark.residents.fairness import subject_of
 from spark_tasks.spark.residents.process import Expects, Resident
 
 _logger = logging.getLogger(__name__)
@@ -48,7 +50,7 @@ class ProcessTable:
     @property
     def owned(self) -> int:
         """How many processes belong to tasks. They count, but are neither idle nor running."""
-        return sum(resident.owned for resident in self.residents.values())
+        return sum(bool(resident.owner) for resident in self.residents.values())
 
     def give_up(self, resident: Resident, *, kill: bool) -> None:
         """Kills a process that belongs to a task, or asks it to end, unless that has been done."""
@@ -90,10 +92,15 @@ class ProcessTable:
                 self._dying[resident] = time.monotonic() + DEATH_S
 
     def kill_dead_idle(self) -> None:
-        """Finds idle processes that have ended or closed their connection."""
+        """Finds idle processes that have ended or closed their connection, and those that belong to tasks and have
+        ended.
+        """
         dead = [(r, r.line) for r in self.idle if r.line is not None and r.line.ended]
-        for _, line in dead:
-            _logger.warning("An idle executor process %s", describe_end(line.pid, 0.0))
+        dead += [(r, r.line) for r in self.residents.values()
+                 if r.owner and r.line is not None and r.line.pid and has_ended(r.line.pid, 0.0)]
+        for resident, line in dead:
+            _logger.warning("%s %s", resident.name, describe_end(line.pid, 0.0),
+                            extra={"heeler_about": resident.owner and subject_of(resident.owner)})
         if dead:
             self.kill([resident for resident, _ in dead])
             self._died()

@@ -34,14 +34,14 @@ class ProcessUpkeep:
                 resident.suspended_at = 0.0
                 continue
             resident.suspended_at = resident.suspended_at or now
-            idle = resident.item is None and not resident.owned
+            idle = resident.item is None and not resident.owner
             if idle or now - resident.suspended_at > SUSPENDED_S:
                 found.append(resident)
         for resident in found:
-            task = ("an idle executor process" if resident.item is None
-                    else f"the executor process of {resident.item.batch.task}")
-            about = None if resident.item is None else subject_of(resident.item.batch.task)
-            _logger.warning("Replacing %s, which is suspended (SIGSTOP)", task, extra={"heeler_about": about})
+            task = resident.owner if resident.item is None else resident.item.batch.task
+            _logger.warning("Replacing %s, which is suspended (SIGSTOP)",
+                            f"the executor process of {task}" if task else "an idle executor process",
+                            extra={"heeler_about": subject_of(task) if task else None})
         self._processes.kill(found, "was suspended (SIGSTOP) and has been killed")
 
     def end_idle(self, now: float) -> None:

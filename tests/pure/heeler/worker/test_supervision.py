@@ -45,8 +45,8 @@ def test_each_connector_with_invalid_settings_is_named(caplog: pytest.LogCapture
         assert supervision.progress_s({"name": name, "errors.restart.limit": "0"}) == 300.0
     supervision.progress_s({"name": "c", "task.progress.timeout.ms": "-1"})
     assert [(subject(record), record.getMessage().partition(":")[0]) for record in caplog.records] == [
-        (("a", None), "Not restarted automatically, because its errors.restart.* settings are invalid"),
-        (("b", None), "Not restarted automatically, because its errors.restart.* settings are invalid"),
+        (("a", None), "Not restarted automatically, because its settings for restarts and stalls are invalid"),
+        (("b", None), "Not restarted automatically, because its settings for restarts and stalls are invalid"),
         (("c", None), "The worker's task.progress.timeout.ms applies")]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from concurrent.futures import CancelledError, Future
 from typing import Any
@@ -13,7 +15,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.spark.residents.batches import SplitBatch
 from spark_tasks.task import OwnProcess
-from tests.rigs.executors import MAX_PROCESSES, Rig, Threads, gates
+from tests.rigs.executors import MAX_PROCESSES, Rig, Threads
 from tests.rigs.splits import Answer, Describe, Fail, HoldInterpreter, KillWorker
 from tests.rigs.support import wait_until
 from tests.rigs.workers import wait_gone
@@ -80,21 +82,16 @@ def test_its_end_is_told_and_its_place_is_free(real: Rig, tmp_path: Any) -> None
     assert "was killed by the worker" in str(raised[0])
 
 
-def test_it_counts_as_one_of_the_processes(rig: Rig) -> None:
-    """And is neither idle nor does it count as running."""
-    mine = [own(rig, f"a-{n}") for n in range(2)]
-    assert owned(rig) == 2
+def test_half_of_the_processes_belong_to_tasks_at_most(rig: Rig) -> None:
+    """They are neither idle nor do they count as running, and there is room for splits."""
+    mine = [own(rig, f"a-{n}") for n in range(MAX_PROCESSES // 2)]
+    assert owned(rig) == len(mine)
     with rig.lock:
         assert rig.processes.running == []
-    for n in range(MAX_PROCESSES - 2):
-        rig.gate(f"b-{n}", f"b-{n}")
-    waiting = asked(rig, "c-0")
-    assert not waiting.done()
-    gates["b-0"].set()
-    (third,) = waiting.result(20)
-    for one in (*mine, third):
-        one.close()
-    wait_until(lambda: not owned(rig))
+    assert asked(rig, "c-0").result(20) == [None]
+    assert rig.submit("b-0", Answer(1)).result(20) == [1]
+    mine[0].close()
+    assert asked(rig, "c-0").result(20) != [None]
 
 
 def test_it_is_kept_when_another_launcher_takes_over_and_ends_with_the_pool(rig: Rig) -> None:
@@ -109,8 +106,21 @@ def test_it_is_kept_when_another_launcher_takes_over_and_ends_with_the_pool(rig:
 
 def test_who_waits_for_one_may_give_up(rig: Rig) -> None:
     for n in range(MAX_PROCESSES):
-        own(rig, f"a-{n}")
+        rig.gate(f"a{n}-0", f"a{n}")
     waiting = asked(rig, "b-0")
     assert waiting.cancel()
     with rig.lock:
         assert len(rig.pool.queue) == 0
+
+
+def test_one_that_has_ended_is_found_although_its_task_is_idle(real: Rig) -> None:
+    process = own(real)
+    os.kill(process.run(Describe())["pid"], signal.SIGKILL)
+
+    def found() -> bool:
+        with real.lock:
+            real.processes.kill_dead_idle()
+        return process.ended
+
+    wait_until(found, what="it to be found")
+    assert owned(real) == 0
