@@ -9,7 +9,7 @@ from typing import Any
 from spark_tasks.data.schema import STRING, Field, Schema, Type, with_floats
 from spark_tasks.errors import DataError
 from spark_tasks.java.json import java_json
-from spark_tasks.limits import MAX_DEPTH
+from spark_tasks.limits import MAX_DEPTH, nests_deeper
 from spark_tasks.pipeline.converters.json_schema import names as n
 from spark_tasks.pipeline.converters.json_schema.documents import Documents, Scope, parse
 from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
@@ -107,6 +107,8 @@ class _Mapping:
             optional=schema.optional or optional,
         )
         default = definition.get("default")
+        if nests_deeper(default):
+            raise DataError(f"the default of a JSON schema is nested more than {MAX_DEPTH} levels deep")
         return schema if default is None else replace(schema, default=java_json(with_floats(default, schema)))
 
     def _referred(self, name: str, scope: Scope, version: int | None, optional: bool) -> Schema:
