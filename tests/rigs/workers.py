@@ -284,7 +284,15 @@ def shared(worker: Rig, folder: Path) -> Iterator[Rig]:
 def processes_of(worker: WorkerProcess) -> list[psutil.Process]:
     """The guarding shell, the worker, Spark's JVM, Python workers and so on that are alive."""
     shell = psutil.Process(worker.pid)
-    return [shell, *shell.children(recursive=True)]
+    return [shell, *filter(is_alive, shell.children(recursive=True))]
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it has not ended. Parents of executor processes read how one has ended some time later."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def jvms() -> list[psutil.Process]:

@@ -15,7 +15,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.spark.residents.batches import SplitBatch
 from spark_tasks.task import OwnProcess
-from tests.rigs.executors import MAX_PROCESSES, Rig, Threads
+from tests.rigs.executors import MAX_PROCESSES, RUNNING, Rig, Threads
 from tests.rigs.splits import Answer, Describe, Fail, HoldInterpreter, KillWorker
 from tests.rigs.support import wait_until
 from tests.rigs.workers import wait_gone
@@ -105,7 +105,7 @@ def test_it_is_kept_when_another_launcher_takes_over_and_ends_with_the_pool(rig:
 
 
 def test_who_waits_for_one_may_give_up(rig: Rig) -> None:
-    for n in range(MAX_PROCESSES):
+    for n in range(RUNNING):
         rig.gate(f"a{n}-0", f"a{n}")
     waiting = asked(rig, "b-0")
     assert waiting.cancel()
