@@ -104,7 +104,7 @@ class JavaSourceReplays(Replays):
             return self._step(free=free)
         except Exception as error:  # noqa: BLE001 - of the plugin, its host, and Kafka: they end the replay only
             self._fail(error)
-            return None
+            return Progress() if self._aborted else None  # `recover` comes before the task's own records
 
     def _step(self, *, free: bool) -> Progress | None:
         if not self.in_flight:

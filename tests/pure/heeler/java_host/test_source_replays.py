@@ -133,6 +133,22 @@ def test_what_a_replay_has_appended_is_aborted_if_it_cannot_be_committed(rig, pa
     assert rig.kafka.recovered == before + 1, "before the task appends anything else"
 
 
+def test_records_that_wait_are_not_appended_to_what_a_failed_replay_has_given_up(rig):
+    """They were discarded with the transaction, and their offsets committed later."""
+    lanes, taken, before = rig.kafka.lanes, [], rig.kafka.recovered
+    rig.kafka.lanes = lambda count: taken.append((rig.kafka.aborts, rig.kafka.recovered - before)) or lanes(count)
+    rig.kafka.refused = {"u"}
+    rig.task.replay({})
+    read(rig, ConvertedRecords("u", None, raw_batch([b"x"])))
+    rig.woken.clear()
+    rig.session.frame(b"own", offset=7)
+    assert rig.woken.wait(10), "it has been received"
+    assert "no record for u" in ended(rig)["error"]
+    steps(rig, lambda: rig.kafka.committed)
+    assert rig.kafka.appended == [("t", b"own")]
+    assert taken == [(0, 0), (1, 1)], "the replay's, and after the end of its transaction the task's"
+
+
 @pytest.mark.parametrize("why", ["paused", "transaction"])
 def test_a_replay_waits_while_the_task_is_paused_or_has_an_open_transaction(rig, why):
     rig.task.replay({})
