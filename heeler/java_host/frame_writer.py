@@ -71,6 +71,8 @@ class FrameWriter:
         """Whether all of them are acknowledged."""
         self.acknowledged: Future[list[Any]] = running()
         """Ends when they are, or when the writer is closed."""
+        self.lacks: str | None = None
+        """The topic for which the next frame waits, if it waits for one."""
         self.offsets: dict[str, str] = {}
         self.number: int | None = None
         self.in_poll = False
@@ -167,6 +169,7 @@ class FrameWriter:
         `queues`: of dead letters. Raises UnknownTopicError if one of these does not exist any more.
         """
         until = time.monotonic() + seconds
+        self.lacks = None
         wanted = [(topic, self._creation is None) for topic in dict.fromkeys(topics)
                   if topic not in self._topics and is_valid_topic(topic)]
         for topic, create in [*wanted, *((queue, False) for queue in dict.fromkeys(queues))]:
@@ -181,10 +184,12 @@ class FrameWriter:
                     if not self._creation.create(topic, max(0.0, until - time.monotonic())):
                         _waiting.log(
                             _logger, logging.WARNING, "Records of a Java source wait for their topic, %s", topic)
+                        self.lacks = topic
                         return False
                     continue
                 if isinstance(error, KafkaUnavailableError) or (unknown and create):
                     _waiting.log(_logger, logging.WARNING, "Records of a Java source wait for Kafka: %s", error)
+                    self.lacks = topic
                     return False
         return True
 
