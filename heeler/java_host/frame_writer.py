@@ -20,7 +20,7 @@ from heeler.java_host.topic_requests import TopicRequests
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.queue_writes import LetterCounts
 from spark_tasks.dead_letters.refusals import Refusals, Refused
-from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, running
 from spark_tasks.host_frames import AppendedPositions, Batch
 from spark_tasks.kafka.append import BUFFER_BYTES, DEFAULT_REQUEST_BYTES, Appender
@@ -82,6 +82,8 @@ class FrameWriter:
         """How many records heeler's part of the chain has refused."""
         self.records = 0
         self.size = 0
+        self.letter_size = 0
+        """The bytes of dead letters."""
         self.figures: list[SplitFigures] = []
 
     @property
@@ -218,8 +220,6 @@ class FrameWriter:
                 continue
             raw = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
             partitions = batch.partition[rows]
-            if partitions.min(initial=0) < -1:
-                raise DataError(f"a record for topic {topic} has the invalid partition {partitions.min()}")
             on_append = partial(_record_positions, positions, rows) if positions is not None else None
             lost = partial(_lost, positions, rows) if positions is not None else None
             given = None if (partitions == -1).all() else partitions
@@ -245,6 +245,7 @@ class FrameWriter:
             _logger.warning("Could not write to the dead letter queue: %s", problem)
 
     def _append_letters(self, topic: str, letters: pa.RecordBatch, on_refusal: OnRefusal) -> None:
+        self.letter_size += letters.nbytes
         self._open().append(topic, None, letters, on_refusal=on_refusal)
 
     def _use(self, topic: str) -> None:
