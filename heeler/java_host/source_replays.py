@@ -190,8 +190,8 @@ class JavaSourceReplays(Replays):
         return self._writer is None or self._writer.flush(budget)
 
     def _check_topics(self) -> None:
-        """Raises ConnectError if a topic has been awaited for longer than a producer awaits its metadata: the task's own
-        records wait meanwhile.
+        """Raises ConnectError if a topic has been awaited for longer than a producer awaits its metadata: the task's
+        own records wait meanwhile.
         """
         topic = None if self._writer is None else self._writer.lacks
         if topic is None:

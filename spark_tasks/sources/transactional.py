@@ -91,7 +91,8 @@ class Transactional(Delivery):
         records.
         """
         if self._broken:
-            raise ConnectError(f"the transaction of {self._settings.transactional_id} was given up and is not aborted yet")
+            raise ConnectError(
+                f"the transaction of {self._settings.transactional_id} was given up and is not aborted yet")
         if count and self._begun is None:
             self._begun = time.monotonic()
         lane = Lane(self._owner.identity, dict(self._owner.sequences), self._owner.partitions, self._used)

@@ -233,6 +233,18 @@ def test_a_replay_continues_in_another_host(rig):
     assert rig.kafka.appended == [("t", b"ZERO")]
 
 
+def test_frames_of_letters_are_not_collected_without_a_limit(rig, monkeypatch):
+    """They counted as nothing until the commit."""
+    monkeypatch.setattr(source_task, "STEP_S", 10)
+    monkeypatch.setattr(source_task, "STEP_BYTES", 1)
+    for number in (1, 2):
+        rig.woken.clear()
+        converted(rig.session, number, b"bad", letters=[0])
+        assert rig.woken.wait(10), "it has been received"
+    steps(rig, lambda: len(rig.kafka.appended) == 2)
+    assert [count for count, _ in rig.kafka.committed] == [1, 2]
+
+
 def test_plugins_do_not_see_the_progress(rig):
     rig.kafka.read = lambda: [PROGRESS, ({"of": "count"}, {"next": 1})]
     rig.session.say("offsets", -1)
