@@ -95,6 +95,11 @@ class Batch:
     meta: Mapping[str, Any] = field(default_factory=dict)
     letters: pa.RecordBatch | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the records and the letters."""
+        return int(self.raw.nbytes) + (0 if self.letters is None else int(self.letters.nbytes))
+
 
 def message(number: int, content: Mapping[str, Any]) -> bytes:
     """Returns a frame with `content` as JSON."""

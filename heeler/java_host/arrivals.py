@@ -45,7 +45,7 @@ class Arrivals:
         for event in self._events:
             if not isinstance(event, Batch) or not event.more:
                 return True
-            size += event.raw.nbytes
+            size += event.nbytes
             if size >= KEPT_BYTES:
                 return True
         return False

@@ -20,7 +20,7 @@ from heeler.java_host.topic_requests import TopicRequests
 from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.queue_writes import LetterCounts
 from spark_tasks.dead_letters.refusals import Refusals, Refused
-from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, running
 from spark_tasks.host_frames import AppendedPositions, Batch
 from spark_tasks.kafka.append import BUFFER_BYTES, DEFAULT_REQUEST_BYTES, Appender
@@ -71,6 +71,8 @@ class FrameWriter:
         """Whether all of them are acknowledged."""
         self.acknowledged: Future[list[Any]] = running()
         """Ends when they are, or when the writer is closed."""
+        self.lacks: str | None = None
+        """The topic for which the next frame waits, if it waits for one."""
         self.offsets: dict[str, str] = {}
         self.number: int | None = None
         self.in_poll = False
@@ -80,6 +82,8 @@ class FrameWriter:
         """How many records heeler's part of the chain has refused."""
         self.records = 0
         self.size = 0
+        self.letter_size = 0
+        """The bytes of dead letters."""
         self.figures: list[SplitFigures] = []
 
     @property
@@ -167,6 +171,7 @@ class FrameWriter:
         `queues`: of dead letters. Raises UnknownTopicError if one of these does not exist any more.
         """
         until = time.monotonic() + seconds
+        self.lacks = None
         wanted = [(topic, self._creation is None) for topic in dict.fromkeys(topics)
                   if topic not in self._topics and is_valid_topic(topic)]
         for topic, create in [*wanted, *((queue, False) for queue in dict.fromkeys(queues))]:
@@ -181,10 +186,12 @@ class FrameWriter:
                     if not self._creation.create(topic, max(0.0, until - time.monotonic())):
                         _waiting.log(
                             _logger, logging.WARNING, "Records of a Java source wait for their topic, %s", topic)
+                        self.lacks = topic
                         return False
                     continue
                 if isinstance(error, KafkaUnavailableError) or (unknown and create):
                     _waiting.log(_logger, logging.WARNING, "Records of a Java source wait for Kafka: %s", error)
+                    self.lacks = topic
                     return False
         return True
 
@@ -213,8 +220,6 @@ class FrameWriter:
                 continue
             raw = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
             partitions = batch.partition[rows]
-            if partitions.min(initial=0) < -1:
-                raise DataError(f"a record for topic {topic} has the invalid partition {partitions.min()}")
             on_append = partial(_record_positions, positions, rows) if positions is not None else None
             lost = partial(_lost, positions, rows) if positions is not None else None
             given = None if (partitions == -1).all() else partitions
@@ -240,6 +245,7 @@ class FrameWriter:
             _logger.warning("Could not write to the dead letter queue: %s", problem)
 
     def _append_letters(self, topic: str, letters: pa.RecordBatch, on_refusal: OnRefusal) -> None:
+        self.letter_size += letters.nbytes
         self._open().append(topic, None, letters, on_refusal=on_refusal)
 
     def _use(self, topic: str) -> None:

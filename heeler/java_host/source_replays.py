@@ -24,6 +24,7 @@ from heeler.java_host.session import Session, unexpected
 from heeler.java_host.source_splits import SourceSplits
 from heeler.java_host.time_budget import TimeBudget
 from spark_tasks.dead_letters.error_handling import ErrorHandling
+from spark_tasks.dead_letters.refusals import Refused
 from spark_tasks.dead_letters.replay.letter_range import LetterRange
 from spark_tasks.dead_letters.replay.source_progress import progress_in, progress_offset
 from spark_tasks.dead_letters.replay.task_replays import Replays
@@ -85,6 +86,7 @@ class JavaSourceReplays(Replays):
     def _forget(self) -> None:
         self._result: JavaReplayResult | None = None
         self._refused = 0  # by Java's part of the chain
+        self._lacking_since: float | None = None  # time.monotonic() since when a topic has been awaited
         self._frames: list[Batch | None] = []  # to append; None: the host has to convert it
 
     @override
@@ -104,7 +106,7 @@ class JavaSourceReplays(Replays):
             return self._step(free=free)
         except Exception as error:  # noqa: BLE001 - of the plugin, its host, and Kafka: they end the replay only
             self._fail(error)
-            return None
+            return Progress() if self._aborted else None  # `recover` comes before the task's own records
 
     def _step(self, *, free: bool) -> Progress | None:
         if not self.in_flight:
@@ -116,7 +118,9 @@ class JavaSourceReplays(Replays):
         if not self._hear() or (self._writer is None and (self._delivery.open or not free)):
             return None
         if not self._append(TimeBudget(_STEP_S)):
+            self._check_topics()
             return Progress()
+        self._lacking_since = None
         return self._end()
 
     def _begin(self) -> None:
@@ -185,15 +189,32 @@ class JavaSourceReplays(Replays):
             self._frames.pop(0)
         return self._writer is None or self._writer.flush(budget)
 
+    def _check_topics(self) -> None:
+        """Raises ConnectError if a topic has been awaited for longer than a producer awaits its metadata: the task's
+        own records wait meanwhile.
+        """
+        topic = None if self._writer is None else self._writer.lacks
+        if topic is None:
+            self._lacking_since = None
+            return
+        now = time.monotonic()
+        self._lacking_since = self._lacking_since or now
+        limit_ms = self._settings.producer.max_block_ms
+        if (now - self._lacking_since) * 1000 >= limit_ms:
+            raise ConnectError(
+                f"The topic {topic} of replayed records does not exist, or no broker knows its partitions: no answer "
+                f"within {limit_ms} ms (max.block.ms)")
+
     def _end(self) -> Progress:
         result, writer = self._result, self._writer
         if result is None:
             return Progress()
-        refused = result.refused
+        result.refused.report_to(self._metrics, skipped=True)
+        count = result.refused.count
         if writer is not None:
             writer.refused.report_to(self._metrics, skipped=True)
-            refused = replace(refused, count=refused.count + self._refused + writer.bad + writer.refused.count)
-        progress = self.collect(result.counts, refused, lambda part: self._commit(part, result))
+            count += self._refused + writer.bad + writer.refused.count  # the host and the splits have reported theirs
+        progress = self.collect(result.counts, Refused(count), lambda part: self._commit(part, result))
         self._forget()
         self._context.wake()
         return progress

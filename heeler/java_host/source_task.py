@@ -193,7 +193,9 @@ class JavaSourceTask(JavaTask):
         to be incomplete, is kept apart from earlier ones.
         """
         until = time.monotonic() + STEP_S
-        while (writer.in_poll or writer.size < STEP_BYTES) and (stopping or time.monotonic() < until):
+        while stopping or time.monotonic() < until:
+            if not writer.in_poll and writer.size + writer.letter_size >= STEP_BYTES:
+                break
             try:
                 event = self._arrivals.first(session, in_poll=writer.in_poll, wait=stopping)
             except HostGoneError as gone:

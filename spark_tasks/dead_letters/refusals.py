@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from typing_extensions import override
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.data.columns import HEADERS_TYPE, LOG_APPEND_SCHEMA, RAW_SCHEMA
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.letters import PREFIX
+from spark_tasks.dead_letters.letters import LETTER_PREFIX, PREFIX
 from spark_tasks.dead_letters.queue_writes import Append, LetterCounts
 from spark_tasks.errors import ToleranceExceededError, message_of, short_trace, shortened
 from spark_tasks.metrics.task import TaskMetrics
@@ -214,10 +214,16 @@ def _raw(letters: list[Letter], handling: ErrorHandling) -> pa.RecordBatch:
         return batch
     own = batch.column("headers").to_pylist()
     headers = [
-        [*((pair["key"], pair["value"]) for pair in pairs or ()), *context]
-        for pairs, (_, context) in zip(own, letters, strict=True)
+        [*_own(pairs or (), original), *context] for pairs, (original, context) in zip(own, letters, strict=True)
     ]
     return batch.set_column(batch.schema.get_field_index("headers"), "headers", pa.array(headers, HEADERS_TYPE))
+
+
+def _own(pairs: Sequence[Mapping[str, Any]], original: Original) -> Iterator[Header]:
+    """A source's record may be a copy of another letter, with headers from which another record would be replayed."""
+    for pair in pairs:
+        if original.offset is not None or not pair["key"].startswith(LETTER_PREFIX):
+            yield pair["key"], pair["value"]
 
 
 def context_headers(failure: Failure, original: Original, handling: ErrorHandling) -> list[Header]:

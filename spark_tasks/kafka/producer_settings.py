@@ -15,18 +15,20 @@ from spark_tasks.kafka.task_clients import connection_settings
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
     """`client`: kafka-python's connection settings. `appender`: keyword arguments of the Appender. `idempotent`:
-    whether it needs a producer id.
+    whether it needs a producer id. `max_block_ms`: how long records may wait for their topic.
     """
 
     client: Mapping[str, Any]
     appender: Mapping[str, Any]
     idempotent: bool
+    max_block_ms: int
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> ProducerSettings:
         """Parses the properties of a producer. Raises ConfigError."""
         options, idempotent = appender_options(properties)
-        return cls(connection_settings(properties), options, idempotent)
+        block_ms = client_value("producer", properties, "max.block.ms")
+        return cls(connection_settings(properties), options, idempotent, block_ms)
 
 
 def appender_options(properties: Mapping[str, str]) -> tuple[dict[str, Any], bool]:

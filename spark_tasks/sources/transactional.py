@@ -80,14 +80,19 @@ class Transactional(Delivery):
         """Aborts a transaction that was given up. After an error, the next call tries again."""
         if self._broken:
             self._owner.abort(unsure=True)
+            self._forget()
             self._broken = False
 
     @override
     def lanes(self, count: int) -> Sequence[Lane]:
         """Returns the one lane. Most batches are appended to the same partitions as the last one, so these are added to
         the transaction in one request. The executor sends it, so that the transaction's timeout does not run while the
-        batch is queued.
+        batch is queued. Raises ConnectError before `recover` if the last transaction was given up: it would discard the
+        records.
         """
+        if self._broken:
+            raise ConnectError(
+                f"the transaction of {self._settings.transactional_id} was given up and is not aborted yet")
         if count and self._begun is None:
             self._begun = time.monotonic()
         lane = Lane(self._owner.identity, dict(self._owner.sequences), self._owner.partitions, self._used)
@@ -181,6 +186,10 @@ class Transactional(Delivery):
     def abort(self) -> None:
         """Gives up the open transaction. `recover` aborts it in Kafka."""
         self._broken = True
+        self._forget()
+
+    def _forget(self) -> None:
+        """The offsets go with their records."""
         self._pending.clear()
         self._used = frozenset()
         self._begun = None

@@ -19,6 +19,9 @@ pytestmark = pytest.mark.integration
 
 FOREVER = {"errors.retry.timeout": "-1"}
 DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
+LETTERS = {"order": {"letters": {"headers": True, "mostBytes": 10_000}}}
+CAST = {"transforms": "cast", "transforms.cast.type": "org.apache.kafka.connect.transforms.Cast$Value",
+        "transforms.cast.spec": "int32"}
 
 
 @pytest.fixture(scope="module")
@@ -421,10 +424,7 @@ STRUCT = {**TYPED, "topic": None, "partition": None, "timestamp": None, "from": 
 
 def test_the_record_in_a_letter_of_a_source_keeps_its_types_and_schemas(host, tmp_path):
     """A replay reads the records, which Cast refuses, and writes letters of them again."""
-    cast = {"transforms": "cast", "transforms.cast.type": "org.apache.kafka.connect.transforms.Cast$Value",
-            "transforms.cast.spec": "int32"}
-    task = LoneTask(host, "replay", tmp_path / "notes", "heeler.tests.Script$Scripted", **cast, **DEAD,
-                    order={"letters": {"headers": True, "mostBytes": 10_000}})
+    task = LoneTask(host, "replay", tmp_path / "notes", "heeler.tests.Script$Scripted", **CAST, **DEAD, **LETTERS)
     task.connection.tell("convert", number=4, records=[(n, json.dumps(one)) for n, one in enumerate((TYPED, STRUCT))])
     frame = task.event()
     assert isinstance(frame, Batch), frame
@@ -432,7 +432,7 @@ def test_the_record_in_a_letter_of_a_source_keeps_its_types_and_schemas(host, tm
     found = [{pair["key"]: pair["value"] for pair in row} for row in frame.letters.column("headers").to_pylist()]
     assert [json.loads(one["heeler.letter.java.record"]) for one in found] == [TYPED, STRUCT]
     assert frame.letters.column("timestamp")[0].as_py() == 7
-    small = LoneTask(host, "replay", tmp_path / "notes", "heeler.tests.Script$Scripted", **cast, **DEAD,
+    small = LoneTask(host, "replay", tmp_path / "notes", "heeler.tests.Script$Scripted", **CAST, **DEAD,
                      order={"letters": {"headers": True, "mostBytes": 500}})
     small.connection.tell("convert", number=0, records=[(0, json.dumps(TYPED))])
     (row,) = small.event().letters.column("headers").to_pylist()
@@ -441,10 +441,54 @@ def test_the_record_in_a_letter_of_a_source_keeps_its_types_and_schemas(host, tm
     assert "heeler.letter.java.record" not in names, "the letter would be too large with it"
 
 
-def test_a_letter_whose_record_cannot_be_read_is_named(host, tmp_path):
-    task = LoneTask(host, "replay", tmp_path / "notes", "heeler.tests.Script$Scripted", **DEAD,
-                    order={"letters": {"headers": True, "mostBytes": 10_000}})
-    task.connection.tell("convert", number=0, records=[(17, json.dumps({**TYPED, "key": [["no type", 1]]}))])
+@pytest.mark.parametrize(("wrong", "why"), [
+    ({"key": [["no type", 1]]}, "cannot be read: unknown type"),
+    ({"topic": None}, "cannot be converted: the source record has no topic"),
+    ({"timestamp": -5}, "cannot be converted: Invalid record timestamp -5"),
+    ({"partition": -5}, "cannot be converted: a record for topic t has the invalid partition -5")])
+def test_a_letter_whose_record_fails_a_replay_is_named(host, tmp_path, wrong, why):
+    """So a filter can leave it out."""
+    task = LoneTask(host, "replay", tmp_path / "notes", "heeler.tests.Script$Scripted", **DEAD, **LETTERS)
+    task.connection.tell("convert", number=0, records=[(17, json.dumps({**TYPED, "value": ["good"], **wrong}))])
     event = task.event()
     assert event["op"] == "failed"
-    assert "dead letter at offset 17 cannot be read" in event["message"]
+    assert f"dead letter at offset 17 {why}" in event["message"]
+
+
+def test_a_letter_of_a_copied_letter_has_only_headers_of_its_own_record(host, tmp_path):
+    """A replay took the record of the other letter."""
+    task = LoneTask(host, "replay", tmp_path / "notes", "heeler.tests.Script$Scripted", **DEAD, **LETTERS)
+    others = [[f"heeler.letter.{name}", ["another"]] for name in ("record", "java.record", "produced")]
+    copied = {**TYPED, "value": ["bad"], "headers": [["h", ["mine"]], *others]}
+    task.connection.tell("convert", number=0, records=[(0, json.dumps(copied))])
+    (row,) = task.event().letters.column("headers").to_pylist()
+    own = [(pair["key"], pair["value"]) for pair in row if not pair["key"].startswith("__connect.errors.")]
+    assert [key for key, _ in own] == ["h", "heeler.letter.java.record"]
+    assert json.loads(own[1][1]) == copied
+
+
+def polling(host, notes, polls, **more):
+    """A source with a dead letter queue, which polls this."""
+    order = {"boundaries": False, "converted": None, **LETTERS["order"]}
+    task = LoneTask(host, "source", notes, "heeler.tests.Script$Scripted", order=order, own={"polls": polls},
+                    **DEAD, **more)
+    assert task.until("started") == ["started"]
+    task.connection.tell("resume")
+    return task
+
+
+def test_a_bad_record_whose_value_contains_itself_has_a_letter(host, tmp_path):
+    """Its text has no end. The task failed, although errors are tolerated."""
+    frame = polling(host, tmp_path / "notes", "loop@1 two@2").event()
+    assert isinstance(frame, Batch), frame
+    assert (frame.raw.column("value").to_pylist(), frame.letters.column("value").to_pylist()) == ([b"two"], [None])
+
+
+def test_a_poll_of_large_bad_records_is_sent_in_small_frames(host, tmp_path):
+    """Letters had no size: 500 were converted at once."""
+    task = polling(host, tmp_path / "notes", " ".join(f"#3000000@{n}" for n in range(6)), **CAST)
+    frames = [task.event()]
+    while frames[-1].more:
+        frames.append(task.event())
+    assert sum(len(frame.letters) for frame in frames) == 6
+    assert max(len(frame.letters) for frame in frames) <= 3

@@ -13,7 +13,7 @@ from kafka.protocol.producer import ProduceResponse
 
 from heeler.java_host import frame_writer, source_task
 from heeler.java_host.source_task import JavaSourceTask
-from spark_tasks.errors import RetriableError
+from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.errors import KafkaUnavailableError, UnknownTopicError
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.settings import SourceSettings
@@ -43,6 +43,7 @@ class Kafka:
         self.waits = threading.Event()  # for a leader
         self.responds = True
         self.missing = set()  # topics that do not exist
+        self.refused = set()  # topics to which nothing can be appended
 
     def start(self): ...
     def cancel(self): ...
@@ -98,6 +99,8 @@ class Appender:
         self.sequences, self._batch, self._closed = {}, [], threading.Event()
 
     def append(self, topic, _partitions, raw, landed=None, on_refusal=None):  # noqa: ARG002
+        if topic in self._kafka.refused:
+            raise ConnectError(f"no record for {topic} can be appended")
         start = len(self._kafka.appended) + len(self._batch)
         self._batch += [(topic, value) for value in raw.column("value").to_pylist()]
         if landed is not None:

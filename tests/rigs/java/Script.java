@@ -56,7 +56,7 @@ public class Script extends SourceConnector {
 
     /**
      * The task. `polls`: the polls, separated by "|". Each has words: VALUE@OFFSET is a record, #N@OFFSET one of N bytes, struct@OFFSET one
-     * whose fields are not set; "commit" and "abort" end the
+     * whose fields are not set, loop@OFFSET one whose value contains itself; "commit" and "abort" end the
      * transaction, "retry" and "throw" throw, "null" returns null, "gate" is as below, "spin" is an endless loop that ends as "gate" does, "deadlock" never ends. An offset "unknown" is of a type that no store has. `throws`: the methods that throw, the first time they are called. `commits`: what commit() does,
      * "transaction" (it commits the transaction), "read" (it reads and notes the offset), "hang", "wait" (until it is interrupted) or
      * "gate" (until the file of the notes with ".open" at the end of its name exists). `starts`: "gate" as well. "shout" throws an exception with a
@@ -111,8 +111,11 @@ public class Script extends SourceConnector {
                         if (parts[0].startsWith("#")) parts[0] = "x".repeat(Integer.parseInt(parts[0].substring(1)));
                         Struct struct = new Struct(STRUCT).put("list", List.of(new Struct(WITHIN)));
                         boolean plain = !parts[0].equals("struct");
+                        List<Object> loop = new ArrayList<>();
+                        loop.add(Map.of("within", loop));
                         Object offset = parts[1].equals("unknown") ? new Object() : Long.valueOf(parts[1]);
-                        records.add(new SourceRecord(Map.of("p", 1), Map.of("o", offset), "t",
+                        if (parts[0].equals("loop")) records.add(new SourceRecord(Map.of("p", 1), Map.of("o", offset), "t", null, loop));
+                        else records.add(new SourceRecord(Map.of("p", 1), Map.of("o", offset), "t",
                             plain ? Schema.STRING_SCHEMA : STRUCT, plain ? parts[0] : struct));
                     }
                 }

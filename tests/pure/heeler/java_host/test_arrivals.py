@@ -52,6 +52,14 @@ def test_of_a_poll_that_has_begun_each_frame_is_handled_at_once(monkeypatch):
     assert queue.first(session, in_poll=True, wait=False) is BEGUN
 
 
+def test_letters_count_as_records_do(monkeypatch):
+    """A poll of which no record was good was kept without a limit."""
+    letters = batch(2, packed([("", -1, 5, None, b"x", [("h", bytes(1000))])], (), more=True, letters=[0]))
+    queue, session = Arrivals(), Received(letters, None)
+    monkeypatch.setattr(arrivals, "KEPT_BYTES", 1000)
+    assert queue.first(session, in_poll=False, wait=False) is letters
+
+
 def test_a_failure_is_found_behind_frames_that_wait():
     queue, failed = Arrivals(), {"op": "failed", "class": "x.Boom"}
     assert queue.failure is None

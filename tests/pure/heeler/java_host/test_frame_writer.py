@@ -121,6 +121,7 @@ def test_letters_of_the_host_and_of_records_that_a_broker_refuses_are_appended_t
                   letters=raw_batch([b"letter"]))
     assert writer.write(frame, TimeBudget(1))
     assert appended == [("t", [b"a", b"bad"]), ("dead", [b"letter"])]
+    assert writer.letter_size == frame.letters.nbytes > 0
     appender.append = lambda topic, _partitions, raw, on_refusal=None: appended.append(  # noqa: ARG005
         (topic, [raw.column("value").to_pylist(), [h["key"] for h in raw.column("headers").to_pylist()[0]]]))
     assert writer.flush(TimeBudget(1))

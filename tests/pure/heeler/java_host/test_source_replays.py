@@ -29,11 +29,11 @@ ONE = HostRecords(((0, "zero"),))
 
 
 @pytest.fixture
-def rig(monkeypatch):
+def rig(monkeypatch, request):
     monkeypatch.setattr(source_task, "STEP_S", 0.01)
     monkeypatch.setattr(queue_topic, "shared_cluster", lambda _: SimpleNamespace(partitions=lambda _: (0,)))
     engine = WaitingEngine()
-    with source_rig(monkeypatch, MORE, engine) as made:
+    with source_rig(monkeypatch, {**MORE, **getattr(request, "param", {})}, engine) as made:
         made.engine = engine
         made.kafka.letters = 3
         made.session = started(made)
@@ -133,6 +133,53 @@ def test_what_a_replay_has_appended_is_aborted_if_it_cannot_be_committed(rig, pa
     assert rig.kafka.recovered == before + 1, "before the task appends anything else"
 
 
+def test_records_that_wait_are_not_appended_to_what_a_failed_replay_has_given_up(rig):
+    """They were discarded with the transaction, and their offsets committed later."""
+    lanes, taken, before = rig.kafka.lanes, [], rig.kafka.recovered
+    rig.kafka.lanes = lambda count: taken.append((rig.kafka.aborts, rig.kafka.recovered - before)) or lanes(count)
+    rig.kafka.refused = {"u"}
+    rig.task.replay({})
+    read(rig, ConvertedRecords("u", None, raw_batch([b"x"])))
+    rig.woken.clear()
+    rig.session.frame(b"own", offset=7)
+    assert rig.woken.wait(10), "it has been received"
+    assert "no record for u" in ended(rig)["error"]
+    steps(rig, lambda: rig.kafka.committed)
+    assert rig.kafka.appended == [("t", b"own")]
+    assert taken == [(0, 0), (1, 1)], "the replay's, and after the end of its transaction the task's"
+
+
+@pytest.mark.parametrize("rig", [{"producer.max.block.ms": "1"}], indirect=True)
+def test_a_replay_does_not_wait_without_end_for_a_topic_that_is_gone(rig):
+    """The task's own records waited with it."""
+    rig.kafka.missing = {"u"}
+    rig.task.replay({})
+    read(rig, ConvertedRecords("w", None, raw_batch([b"w"])), ConvertedRecords("u", None, raw_batch([b"x"])))
+    state = ended(rig)
+    assert (state["state"], "topic u" in state["error"], "max.block.ms" in state["error"]) == ("FAILED", True, True)
+    rig.session.frame(b"own", offset=7)
+    steps(rig, lambda: rig.kafka.appended == [("t", b"own")])
+
+
+def test_a_replay_waits_for_a_topic_that_appears_in_time(rig):
+    rig.kafka.missing = {"u"}
+    rig.task.replay({})
+    read(rig, ConvertedRecords("u", None, raw_batch([b"x"])))
+    rig.task.run_once()
+    rig.kafka.missing = set()
+    assert ended(rig)["replayed"] == 3
+
+
+def test_errors_are_reported_once(rig, caplog):
+    """The report of the writer's said that the host's were not listed."""
+    rig.task.replay({})
+    read(rig, HostRecords(((0, "zero"), (1, "one"))), refused=Refused(1, ("the split's",), {"transform": 1}))
+    session = opened(rig)
+    converted(session, 0, b"ZERO", b"again", letters=[1])
+    assert ended(rig)["refused_again"] == 2
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["the split's"]
+
+
 @pytest.mark.parametrize("why", ["paused", "transaction"])
 def test_a_replay_waits_while_the_task_is_paused_or_has_an_open_transaction(rig, why):
     rig.task.replay({})
@@ -184,6 +231,18 @@ def test_a_replay_continues_in_another_host(rig):
     converted(successor, 0, b"ZERO")
     assert ended(rig)["replayed"] == 3
     assert rig.kafka.appended == [("t", b"ZERO")]
+
+
+def test_frames_of_letters_are_not_collected_without_a_limit(rig, monkeypatch):
+    """They counted as nothing until the commit."""
+    monkeypatch.setattr(source_task, "STEP_S", 10)
+    monkeypatch.setattr(source_task, "STEP_BYTES", 1)
+    for number in (1, 2):
+        rig.woken.clear()
+        converted(rig.session, number, b"bad", letters=[0])
+        assert rig.woken.wait(10), "it has been received"
+    steps(rig, lambda: len(rig.kafka.appended) == 2)
+    assert [count for count, _ in rig.kafka.committed] == [1, 2]
 
 
 def test_plugins_do_not_see_the_progress(rig):

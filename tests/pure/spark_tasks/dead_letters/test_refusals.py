@@ -56,6 +56,17 @@ def test_a_dead_letter_has_the_record_and_headers_about_its_error():
     assert sent(refusals) == ([], []), "once"
 
 
+@pytest.mark.parametrize(("offset", "kept"), [(None, ["h"]), (7, ["h", "heeler.letter.record"])])
+def test_a_source_s_record_that_is_a_copy_of_a_letter_is_not_replayed_as_that_one(offset, kept):
+    """A sink's letter names the place of its record instead, and is the whole record, as in Kafka Connect."""
+    refusals = Refusals(ErrorHandling("c", 2, tolerant=True, queue="dead", with_headers=True))
+    record = original(headers=(("h", b"1"), ("heeler.letter.record", b"another")))
+    refusals.add(FAILURE, replace(record, offset=offset, origin=(("heeler.letter.produced", b"-1"),)))
+    _, [letter] = sent(refusals)
+    names = [pair["key"] for pair in letter["headers"] if not pair["key"].startswith("__connect")]
+    assert names == [*kept, "heeler.letter.produced"]
+
+
 def test_headers_say_only_what_is_known():
     """As Java's: a source's record has no partition and offset, an error without a text has a null message."""
     refusals = Refusals(ErrorHandling("c", 2, tolerant=True, queue="dead", with_headers=True))

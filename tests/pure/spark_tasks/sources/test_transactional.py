@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import EndTxnRequest
 
+from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.sources.boundaries import Boundary, BoundaryKind
 from spark_tasks.sources.settings import TransactionSettings
@@ -79,3 +80,28 @@ def test_partitions_that_are_in_an_open_transaction_are_not_added_again(delivery
     delivery.written([used(5, HERE, ("t", 1))])
     [lane] = delivery.lanes(1)
     assert lane.added == {HERE, ("t", 1)}
+
+
+def test_nothing_is_appended_to_a_transaction_that_was_given_up(
+    delivery: Transactional, coordinator: Coordinator
+) -> None:
+    """Its end discards the records."""
+    delivery.lanes(1)
+    delivery.abort()
+    with pytest.raises(ConnectError, match="given up"):
+        delivery.lanes(1)
+    delivery.recover()
+    assert coordinator.ends == [True, False]
+    assert len(delivery.lanes(1)) == 1
+
+
+def test_offsets_are_dropped_with_the_records_of_a_transaction_that_is_aborted(coordinator: Any) -> None:
+    """They were committed with the next one, whose records come after them."""
+    guard: Any = SimpleNamespace(fence=lambda: None, verify=lambda: None)
+    boundary = Boundary(BoundaryKind.INTERVAL, 600_000)
+    made = Transactional(coordinator, MemoryOffsets(), guard, TransactionSettings("id", boundary, {}))
+    made.start()
+    made.abort()
+    made.commit([({"p": 1}, {"n": 7})])
+    made.recover()
+    assert (coordinator.ends, made.open) == ([False], False)

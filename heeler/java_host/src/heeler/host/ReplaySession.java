@@ -70,7 +70,7 @@ final class ReplaySession extends Session {
     private void answer(SourceConversion conversion, SourceFrame frame, Connection.Message request) throws IOException {
         try (PluginCalls.Call call = calls.of(PluginCalls.CONVERSION)) {
             for (Object letter : (List<?>) request.content().get("records")) {
-                Outgoing sends = conversion.converted(record((List<?>) letter));
+                Outgoing sends = converted(conversion, (List<?>) letter);
                 if (sends != null) frame.add(sends);
                 SourceLetters.Letter again = conversion.letter();
                 if (again != null) frame.add(again);
@@ -80,12 +80,25 @@ final class ReplaySession extends Session {
         frame.send(connection, request.number("number"), Map.of("offsets", List.of(), "more", false));
     }
 
-    /** The record of a letter: pairs of its offset in the queue and the text. */
-    private SourceRecord record(List<?> letter) {
+    /** What a letter becomes: its offset in the queue and its record as text. The offset is in each error, so that a replay can leave it out. */
+    private Outgoing converted(SourceConversion conversion, List<?> letter) {
+        SourceRecord record;
         try {
-            return texts.read((String) letter.get(1));
+            record = texts.read((String) letter.get(1));
         } catch (IOException | RuntimeException e) {
-            throw new DataException("The record in the dead letter at offset " + letter.get(0) + " cannot be read: " + e.getMessage(), e);
+            throw failure(letter, "read", e);
         }
+        try {
+            return conversion.converted(record);
+        } catch (Conversion.StoppedException e) {
+            throw e;
+        } catch (RuntimeException e) {
+            throw failure(letter, "converted", e);
+        }
+    }
+
+    private static DataException failure(List<?> letter, String what, Exception e) {
+        return new DataException(
+            "The record in the dead letter at offset " + letter.get(0) + " cannot be " + what + ": " + e.getMessage(), e);
     }
 }

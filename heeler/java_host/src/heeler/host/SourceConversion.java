@@ -93,6 +93,8 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
 
     private Outgoing outgoing(SourceRecord record, RecordHeaders headers, byte[] key, byte[] value) {
         if (record.topic() == null) throw new DataException("the source record has no topic");
+        if (record.kafkaPartition() != null && record.kafkaPartition() < 0)
+            throw new DataException("a record for topic " + record.topic() + " has the invalid partition " + record.kafkaPartition());
         Long known = ConnectUtils.checkAndConvertTimestamp(record.timestamp()); // -1 means none
         long at = known == null ? System.currentTimeMillis() : known;
         return new Outgoing(record.topic(), record.kafkaPartition(), at, headers, key, value,

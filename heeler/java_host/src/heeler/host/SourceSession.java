@@ -242,8 +242,10 @@ final class SourceSession extends Session {
                 records.add(rest.next());
                 Outgoing sends = conversion.converted(records.get(records.size() - 1));
                 converted.add(sends);
-                letters.add(conversion.letter());
+                SourceLetters.Letter letter = conversion.letter();
+                letters.add(letter);
                 if (sends != null) size += sends.size();
+                if (letter != null) size += letter.size();
                 call.again();
             }
         } finally {
