@@ -55,7 +55,7 @@ def test_schemas_that_use_each_other_twice_do_not_take_forever():
     ({"properties": {"a": {"type": "string", "connect.index": 1e999}}}, "connect.index"),
     ({"properties": {"a": {"type": "integer", "connect.type": ["int8"]}}}, "Unsupported type"),
     ({"properties": {"a": {"allOf": [{"$ref": "#"}]}}}, "contains itself"),
-    ({"properties": {"a": {"type": "string", "default": DEEP}}}, "default of a JSON schema is nested more than 100 levels deep"),
+    ({"properties": {"a": {"type": "string", "default": DEEP}}}, "default .* is nested more than 100 levels deep"),
     ({"allOf": [{"properties": 5}]}, "properties of a JSON schema are not an object: 5"),
 ])
 def test_invalid_schemas_are_refused(more, words):
