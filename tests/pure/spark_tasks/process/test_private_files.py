@@ -65,7 +65,7 @@ def test_a_file_in_memory_is_private_and_ends_with_its_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: bool
 ) -> None:
     """Where there are none, it is a temporary file until then."""
-    def forbidden(_: str) -> int:
+    def forbidden(*_: object) -> int:
         raise PermissionError("by the sandbox")
 
     if not in_memory:
