@@ -28,7 +28,6 @@ _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _OURS: Final = "spark_tasks.connectors."
-_OF_ANYBODY: Final = "spark_tasks.connectors.pyspark."  # they run any data source
 _ATTEMPTS: Final = 3  # to create an object whose process ends, because of what another connector has left there
 
 
@@ -37,9 +36,10 @@ class WorkerSparkNeededError(ConnectError):
 
 
 def needs_own_process(connector: type[Connector]) -> bool:
-    """Returns whether the objects of a connector need a process of their own: those of heeler's own code do not."""
-    module = connector.__module__
-    return not module.startswith(_OURS) or module.startswith(_OF_ANYBODY)
+    """Returns whether the objects of a connector need a process of their own: those of heeler's own connectors do not.
+    (Those for any data source of PySpark find it by its name, which only the worker's plugins have.)
+    """
+    return not connector.__module__.startswith(_OURS)
 
 
 class PluginObject(Generic[T]):

@@ -21,7 +21,8 @@ def test_a_process_that_does_not_handle_the_signal_for_stacks_is_not_called_susp
     reports = real.reports()
     try:
         said = f"writes no stack: a plugin {why} SIGUSR2, the signal that asks for it"
-        wait_until(lambda: (reports.where(batch) or "").endswith(said))  # before, it may be about to handle the signal
+        # Before, it may still start, or be about to handle the signal.
+        wait_until(lambda: (reports.where(batch) or "").endswith(said), 60)
         assert not batch.done(), "the signal would have killed it"
     finally:
         real.pool.cancel(batch)
