@@ -37,6 +37,7 @@ _logger = logging.getLogger(__name__)
 PROCESS_S = 10.0  # how long a process that it forks may take to join
 START_S = 60.0  # how long the server itself may take before another one is started
 RETRY_S = 5.0
+LOOK_S = 0.2  # how often Spark is asked about a server that has not joined
 SEND_S = 1.0  # how long a server that is told to end may take, after which its leash ends
 
 
@@ -58,13 +59,14 @@ class ForkServerJob(ExecutorJob):
 
 
 class ForkServer(Launcher):
-    """The worker's side. `ask` starts a server that joins with the ticket, and may raise any error. `lives`
-    returns whether its Spark does, `number` a new process's number.
+    """The worker's side. `ask` starts a server that joins with the ticket, and may raise any error; it returns a
+    function that returns why the server will never join, or None as long as it may. `lives` returns whether its Spark
+    does, `number` a new process's number.
     """
 
     def __init__(
-        self, ask: Callable[[Ticket], None], lives: Callable[[], bool], listener: Expects, number: Callable[[], int],
-        max_processes: int,
+        self, ask: Callable[[Ticket], Callable[[], str | None]], lives: Callable[[], bool], listener: Expects,
+        number: Callable[[], int], max_processes: int,
     ) -> None:
         self._ask = ask
         self._lives = lives
@@ -104,14 +106,29 @@ class ForkServer(Launcher):
             if self._expected is not None:
                 self._listener.forget(self._expected)
             self._asked_at, self._expected = time.monotonic(), self._number()
-            ticket = self._listener.expect(self._expected)
-        self._asking.begin(ticket)
+            number, ticket = self._expected, self._listener.expect(self._expected)
+        self._asking.begin(ticket, number)
 
-    def _start(self, ticket: Ticket) -> None:
+    def _start(self, ticket: Ticket, number: int) -> None:
+        """Starts a server, and waits until it has joined, or never will: Spark's daemon may be killed before."""
         try:
-            self._ask(ticket)
+            failure = self._ask(ticket)
+            while (why := failure()) is None and self._awaits(number):
+                time.sleep(LOOK_S)
         except Exception as error:  # noqa: BLE001 - Spark's; it is tried again
-            _logger.debug("The fork server did not start: %s", error)
+            why = str(error)
+        if why is not None:
+            _logger.debug("The fork server did not start: %s", why)
+            with self._lock:
+                if self._expected == number:
+                    self._expected = None
+                    self._listener.forget(number)
+
+    def _awaits(self, number: int) -> bool:
+        """Whether the server with this number may still join, and there is time."""
+        with self._lock:
+            return (not self._closed and self._expected == number
+                    and time.monotonic() - self._asked_at < START_S)
 
     def joined(self, number: int, line: Line) -> bool:
         """A process has joined. Returns whether it is the server."""

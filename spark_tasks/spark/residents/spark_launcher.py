@@ -6,6 +6,8 @@ import logging
 import re
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
@@ -73,9 +75,12 @@ class SparkLauncher(Launcher):
             for number in [n for n, job in self._jobs.items() if n < ticket.number - 2 * self._slots and job.isDone()]:
                 del self._jobs[number]
 
-    def launch_fork_server(self, ticket: Ticket) -> None:
-        """Starts a fork server. Raises Spark's errors."""
-        self._spark.begin(f"executor-{ticket.number}", f"fork server {ticket.number}", ForkServerJob(ticket))
+    def launch_fork_server(self, ticket: Ticket) -> Callable[[], str | None]:
+        """Starts a fork server. Returns a function that returns why its job has ended, or None. Raises Spark's
+        errors.
+        """
+        job = self._spark.begin(f"executor-{ticket.number}", f"fork server {ticket.number}", ForkServerJob(ticket))
+        return partial(self._spark.failure, job)
 
     @override
     def failure(self, number: int) -> str | None:

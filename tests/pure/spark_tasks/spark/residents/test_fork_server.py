@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ def start(ticket):
     server.stdin.write(pickle.dumps(ticket))
     server.stdin.close()
     print(server.pid, flush=True)
+    return lambda: None
 
 lines, file = {}, Path(sys.argv[2])
 listener = ExecutorListener(lambda number, line: server.joined(number, line) or lines.update({number: line}))
@@ -106,9 +108,10 @@ def test_one_request_at_a_time_waits_for_a_suspended_jvm(monkeypatch: pytest.Mon
         monkeypatch.setattr(fork_server, name, 0.0)
     awake, asked, tickets = threading.Event(), [], Tickets()
 
-    def ask(ticket: Any) -> None:
+    def ask(ticket: Any) -> Callable[[], None]:
         asked.append(ticket)
         awake.wait(60)
+        return lambda: None
 
     numbers = iter(range(1, 100))
     server = ForkServer(ask, lambda: True, tickets, lambda: next(numbers), 4)
@@ -126,8 +129,23 @@ def test_one_request_at_a_time_waits_for_a_suspended_jvm(monkeypatch: pytest.Mon
     assert tickets.valid == set()
 
 
+def test_a_server_whose_job_ends_before_it_has_joined_is_replaced_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's daemon was killed meanwhile. It used to be awaited for a minute."""
+    monkeypatch.setattr(fork_server, "RETRY_S", 0.0)
+    asked, tickets, numbers = [], Tickets(), iter(range(1, 100))
+
+    def ask(ticket: Any) -> Callable[[], str | None]:
+        asked.append(ticket)
+        return lambda: "its Spark job ended early" if ticket == 1 else None
+
+    server = ForkServer(ask, lambda: True, tickets, lambda: next(numbers), 4)
+    wait_until(lambda: server.keep() or asked == [1, 2])
+    assert tickets.valid == {2}
+    server.close()
+
+
 def test_a_suspended_server_delays_nobody_and_is_told_everything_once_it_goes_on() -> None:
-    server = ForkServer(lambda _: None, lambda: True, Tickets(), iter((1,)).__next__, 4)
+    server = ForkServer(lambda _: lambda: None, lambda: True, Tickets(), iter((1,)).__next__, 4)
     near, far = socket.socketpair()
     with near, far, far.makefile("rb") as read:
         server.keep()
