@@ -61,9 +61,9 @@ def source(schema: str) -> Callable[[ReadNew], type[SourceConnector]]:
     value of a record. `start`: the last committed offset, {} at first. `end`: the `start` of the next call, a dict of
     JSON values. `options`: the connector's configuration, with `topic` and any keys that the function uses.
 
-    Each call returns one batch, which should have at most about 100,000 rows. The function runs in an executor process;
-    while it returns no rows, it is called on heeler's worker, at first about ten times a second. After a failure it is
-    called again with the same `start`.
+    Each call returns one batch, which should have at most about 100,000 rows. The function runs in an executor process,
+    at first about ten times a second while it returns no rows. After a failure it is called again with the same
+    `start`.
     """
     if not isinstance(schema, str):
         return _connector(schema, "", "@source needs the schema of its rows, for example "

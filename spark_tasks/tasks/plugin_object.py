@@ -83,7 +83,7 @@ class PluginObject(Generic[T]):
         object.
         """
         for left in reversed(range(_ATTEMPTS)):
-            process = self._process_for_call()
+            process = self._process_for_call(method)
             if process is None:
                 return getattr(self._here, method)(*arguments)
             made = self._made
@@ -93,17 +93,22 @@ class PluginObject(Generic[T]):
                 self.open_here()
                 if made and method in self._needs_start:
                     raise RetriableError(f"{error}; the task continues with a new one there") from error
+                return getattr(self._here, method)(*arguments)
             except RetriableError:
                 if made or not left or not process.ended or self._stopping or self._killed:
                     raise
         raise AssertionError  # the last attempt returns or raises
 
-    def _process_for_call(self) -> OwnProcess | None:
-        """Returns the process of the object, or None if it is on the worker."""
+    def _process_for_call(self, method: str) -> OwnProcess | None:
+        """Returns the process of the object, or None if it is on the worker. Raises RetriableError if the process has
+        ended since the last call, and the method cannot be asked of another object.
+        """
         if self.is_here:
             return None
         if self._process is not None and self._process.ended:
             self._drop_process()
+        if self._lost and not self._made and method in self._needs_start:
+            raise RetriableError(f"the process of {self._context.id} has ended")
         if self._process is None:
             self._process = self._new_process()
         if self._process is None:
@@ -113,7 +118,8 @@ class PluginObject(Generic[T]):
         return self._process
 
     def _call_there(self, process: OwnProcess, method: str, arguments: tuple[Any, ...]) -> Any:
-        call = _Call(self._token, method, cloudpickle.dumps(self._make), cloudpickle.dumps(arguments))
+        make = b"" if self._made else cloudpickle.dumps(self._make)
+        call = _Call(self._token, method, make, cloudpickle.dumps(arguments))
         self._in_progress = method, time.monotonic()
         try:
             result, figures = process.run(call)
@@ -182,7 +188,9 @@ class PluginObject(Generic[T]):
 
 
 class _Call(NamedTuple):
-    """A call of the object of this process, which the first one creates. `make` and `arguments` are pickled."""
+    """A call of the object of this process, which the first one creates with `make`. That and `arguments` are pickled;
+    `make` is empty if the object exists.
+    """
 
     token: str
     method: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -126,6 +127,21 @@ def test_a_reader_whose_process_ends_is_replaced(rig: Rig) -> None:
     assert reader.position([({"task": 0}, {"n": 1})]) == {"n": 1}
     assert plan_of(reader, {"n": 0}).end == {"n": 1}, "a new one"
     assert len({pid for what, pid in rig.said() if what == "latest"}) == 2
+
+
+def test_a_reader_whose_process_ends_between_two_calls_is_not_replaced_silently(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new one has to be told first where the task is."""
+    reader = rig.reader()
+    reader.open()
+    plan_of(reader, {"n": 0})
+    os.kill(rig.said()[-1][1], signal.SIGKILL)
+    wait_until(lambda: "The process of c-0 was killed by signal 9" in caplog.text, what="the monitor to find it")
+    with pytest.raises(RetriableError, match="the process of c-0 has ended"):
+        reader.plan({"n": 1}, SplitSize())
+    reader.position([])
+    assert plan_of(reader, {"n": 0}).end == {"n": 1}
 
 
 @pytest.mark.parametrize("how", ["hold", "sleep"])
