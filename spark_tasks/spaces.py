@@ -146,6 +146,11 @@ def of(place: str) -> Space:
     return Space(place)
 
 
+def is_in_a_space(module: str) -> bool:
+    """Returns whether a module, by its name in sys.modules, belongs to a folder or wheel of plugins."""
+    return module.startswith(_PREFIX)
+
+
 def with_plain_names(text: str) -> str:
     """Returns a message or traceback with the plain names of modules instead of their real names."""
     return _IN_TEXT.sub("", text)

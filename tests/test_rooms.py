@@ -64,19 +64,23 @@ ROOMS = {
         "spark_tasks", "spark_tasks.config", "spark_tasks.connectors", "spark_tasks.data", "spark_tasks.kafka",
         "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.process", "spark_tasks.task",
     ),
+    # third parties' code that does not work on batches
+    "spark_tasks.plugin_processes": (
+        "spark_tasks.metrics", "spark_tasks.plugins", "spark_tasks.process", "spark_tasks.spark", "spark_tasks.task",
+    ),
     "spark_tasks.tasks": (
         "spark_tasks.config", "spark_tasks.data", "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins",
         "spark_tasks.spark", "spark_tasks.task",
     ),
     "spark_tasks.sources": (
         "spark_tasks.config", "spark_tasks.data", "spark_tasks.dead_letters", "spark_tasks.kafka",
-        "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.process",
-        "spark_tasks.task", "spark_tasks.tasks",
+        "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugin_processes", "spark_tasks.plugins",
+        "spark_tasks.process", "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.sinks": (
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.dead_letters", "spark_tasks.kafka",
-        "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.spark", "spark_tasks.task",
-        "spark_tasks.tasks",
+        "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugin_processes", "spark_tasks.plugins",
+        "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.engines": ("spark_tasks.spark",),
     "spark_tasks.runners": (

@@ -9,9 +9,9 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pykka
 from typing_extensions import override
@@ -38,13 +38,11 @@ from spark_tasks.errors import ConfigError, ConnectError, is_permanent, plugin_c
 from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.plugins import Plugin, Plugins
 from spark_tasks.plugins.api import ConnectorContext
+from spark_tasks.plugins.connector_instance import ConnectorInstance, MakeInstance, on_worker
 from spark_tasks.task import SourceOffset, SourcePartition
 from spark_tasks.tasks.configs import TooManyTasksError, make_task_configs
 from spark_tasks.validation.rules import topics_error
 from storage.ids import Config, ConnectorName, State
-
-if TYPE_CHECKING:
-    from spark_tasks.plugins.api import Connector  # importing it would import PySpark, before REST answers
 
 _logger = logging.getLogger(__name__)
 
@@ -53,7 +51,7 @@ Resolve = Callable[[Config, ConnectorName], Mapping[str, str]]
 """Returns a connector's configuration with the placeholders of config providers replaced; raises ConfigError."""
 ReadOffsets = Callable[[ConnectorName, Mapping[str, str]], Sequence[tuple[SourcePartition, SourceOffset]]]
 LogContext = Callable[[ConnectorName], AbstractContextManager[Any]]
-Make = Callable[[Epoch, Callable[["Connector"], None], Pace], pykka.ActorRef["ConnectorActor"]]
+Make = Callable[[Epoch, Callable[[ConnectorInstance], None], Pace], pykka.ActorRef["ConnectorActor"]]
 """Starts a ConnectorActor with its `epoch`, `made` and `pace`."""
 WatchLag = Callable[[ConnectorName, Epoch, Mapping[str, str]], Watched | None]
 """Scaler.watch."""
@@ -64,6 +62,13 @@ class _Failed:
     """The plugin reports a failure from its own thread."""
 
     error: Exception
+
+
+class _ProcessEnded:
+    """The connector's process has ended."""
+
+
+Message = StartConnector | ChangeTargetState | GenerateTaskConfigs | Stop | _Failed | _ProcessEnded
 
 
 class _Context(ConnectorContext):
@@ -147,12 +152,13 @@ class _Made:
 
     def __init__(self, pace: Pace) -> None:
         self.pace = pace
-        self.connector: Connector | None = None
+        self.connector: ConnectorInstance | None = None
 
-    def take(self, connector: Connector) -> None:
+    def take(self, connector: ConnectorInstance) -> None:
         self.connector = connector
+        self.pace.runner = connector
 
-    def abandon(self, connector: Connector) -> None:
+    def abandon(self, connector: ConnectorInstance) -> None:
         """Never blocks or raises: what the plugin does must not affect the herder, which calls this."""
 
         def call() -> None:
@@ -179,15 +185,17 @@ class ConnectorActor(PooledActor):
         self, epoch: Epoch, tell: Tell, plugins: Plugins, resolve: Resolve, read_offsets: ReadOffsets,
         log_context: LogContext | None = None, metrics: Callable[[ConnectorName], PluginMetrics] | None = None,
         watch_lag: WatchLag | None = None, *, threads: ActorThreads, topic_creation: bool = True,
-        made: Callable[[Connector], None] = lambda _: None, pace: Pace | None = None,
+        made: Callable[[ConnectorInstance], None] = lambda _: None, pace: Pace | None = None,
+        make_instance: MakeInstance = on_worker,
     ) -> None:
-        """`made` is called with the plugin's object once it is created. `topic_creation`: the worker's
+        """`made` is called with the connector once it is created. `topic_creation`: the worker's
         topic.creation.enable.
         """
         super().__init__(threads)
         self._topic_creation = topic_creation
         self._metrics = metrics or (lambda _name: PluginMetrics())
         self._made = made
+        self._make_instance = make_instance
         self._pace = pace
         self._epoch = epoch
         self._tell = tell
@@ -199,14 +207,14 @@ class ConnectorActor(PooledActor):
         self._command: StartConnector | None = None
         self._resolved: Mapping[str, str] = {}
         self._plugin: Plugin | None = None
-        self._connector: Connector | None = None
+        self._connector: ConnectorInstance | None = None
         self._started = False
         self._watch_lag = watch_lag or (lambda _name, _epoch, _config: None)
         self._watched: Watched | None = None
         self._error: Exception | None = None
 
     @override
-    def on_receive(self, message: StartConnector | ChangeTargetState | GenerateTaskConfigs | Stop | _Failed) -> None:
+    def on_receive(self, message: Message) -> None:
         """Never raises: what the plugin raises makes the connector FAILED."""
         if isinstance(message, StartConnector):
             self._command = message
@@ -214,7 +222,7 @@ class ConnectorActor(PooledActor):
               self._pace.call() if self._pace is not None else nullcontext()):
             self._receive(message)
 
-    def _receive(self, message: StartConnector | ChangeTargetState | GenerateTaskConfigs | Stop | _Failed) -> None:
+    def _receive(self, message: Message) -> None:
         match message:
             case StartConnector(target_state=state) | ChangeTargetState(state):
                 self._handle(event_for(state))
@@ -224,6 +232,8 @@ class ConnectorActor(PooledActor):
                 self._handle(ConnectorEvent.SHUTDOWN)
             case _Failed(error):
                 self._fail(error)
+            case _ProcessEnded():
+                self._recover()
 
     def _handle(self, event: ConnectorEvent) -> None:
         step = advance(self._phase, event)
@@ -259,11 +269,22 @@ class ConnectorActor(PooledActor):
 
     @override
     def on_stop(self) -> None:
-        """Ends the watch."""
+        """Ends the watch, and the connector's process."""
         if self._pace is not None:
             self._pace.ended = True
+        if self._connector is not None:
+            self._connector.close()
 
-    def _create(self) -> Connector:
+    def _recover(self) -> None:
+        if not self._started or self._connector is None:
+            return
+        try:
+            with plugin_code():
+                self._connector.recover()
+        except Exception as error:  # noqa: BLE001 - plugin code; whatever it raises fails the connector
+            self._fail(error)
+
+    def _create(self) -> ConnectorInstance:
         if self._connector is not None:
             return self._connector
         if self._command is None:
@@ -276,10 +297,14 @@ class ConnectorActor(PooledActor):
         resolved = self._resolved
         context = _Context(self.actor_ref, self._tell, name, self._epoch, lambda: self._read_offsets(name, resolved),
                            self._metrics(name))
-        connector: Connector = self._plugin.cls(dict(self._resolved), context)
+        connector = self._make_instance(self._plugin.cls, self._resolved, context, self._process_ended)
         self._connector = connector
         self._made(connector)
         return connector
+
+    def _process_ended(self) -> None:
+        with suppress(pykka.ActorDeadError):  # it was stopped meanwhile
+            self.actor_ref.tell(_ProcessEnded())
 
     def _follow_lag(self) -> None:
         if self._command is not None and self._plugin is not None and self._plugin.type == "sink":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pykka
@@ -75,17 +76,22 @@ class ActorInstances:
         """Cancels what an actor does, and reports where it hangs; its thread ends once the plugin returns."""
         entry = self._forget(effect.epoch)
         stack = self._where(entry[1]) if entry is not None else None
-        if entry is not None:
-            self._cancel(entry[1])
+        cancel = partial(self._cancel, entry[1]) if entry is not None else _nothing
+        if stack is None or not stack.asks:
+            cancel()
+            cancel = _nothing
         line = f"Did not stop within {effect.after_ms} ms (task.shutdown.graceful.timeout.ms) and was abandoned"
         try:  # the folder of the source lines may not answer, perhaps for the same reason as the plugin
-            threading.Thread(target=self._report_abandoned, args=(effect.item, line, stack), daemon=True,
+            threading.Thread(target=self._report_abandoned, args=(effect.item, line, stack, cancel), daemon=True,
                              name=f"abandoned-{effect.item}").start()
         except RuntimeError:  # the system has no thread left
-            self._report_abandoned(effect.item, line, None)
+            self._report_abandoned(effect.item, line, None, cancel)
 
-    def _report_abandoned(self, item: ItemId, line: str, stack: Stack | None) -> None:
-        text = presentable(f"{line}; its call on the worker is here:\n{stack}" if stack else line)
+    def _report_abandoned(self, item: ItemId, line: str, stack: Stack | None, cancel: Callable[[], None]) -> None:
+        try:
+            text = presentable(f"{line}; its call is here:\n{stack}" if stack else line)
+        finally:
+            cancel()
         line, _, below = text.partition("\n")
         _logger.error("%s", line, extra={"heeler_about": item, "below": below})
         self._tell(Remark(item, text, "worker"))
@@ -136,6 +142,10 @@ class ActorInstances:
     def ended(self, epoch: Epoch) -> None:
         """Forgets an instance after its last report."""
         self._forget(epoch)
+
+
+def _nothing() -> None:
+    """It has been cancelled already."""
 
 
 def report(item: ItemId, epoch: Epoch, state: State, *, trace: str | None = None,

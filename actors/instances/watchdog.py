@@ -28,6 +28,7 @@ from actors.messages.correlation_ids import Epoch
 from actors.messages.events import InstanceRecovered, InstanceStalled
 from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
+from spark_tasks.plugins.connector_instance import ConnectorInstance
 from spark_tasks.task import PluginCall, TaskRunner
 from storage.ids import ItemId
 
@@ -52,7 +53,7 @@ class Pace:
         self.item = item
         self.epoch = epoch
         self.limit_s = limit_s
-        self.runner: TaskRunner | None = None  # of a task
+        self.runner: TaskRunner | ConnectorInstance | None = None
         self.ended = False
         self.stalled: str | None = None  # a description while it is stalled
         self.waiting: str | None = None  # a description while its plugin waits for data
@@ -78,8 +79,13 @@ class Pace:
         call = self._call
         if call is None:
             return None
-        stack = Stack.of(call[0])
+        stack = Stack.of(call[0], self._calls_elsewhere())
         return stack if self._call is call else None  # connectors share threads: it may be another one's by now
+
+    def _calls_elsewhere(self) -> Callable[[], Sequence[PluginCall] | None] | None:
+        """What asks for the calls in a connector's process. A task's batch is given up before it could be asked."""
+        elsewhere = isinstance(self.runner, ConnectorInstance) and self.runner.elsewhere
+        return self.plugin_calls if elsewhere else None
 
     def overdue(self, now: float) -> OverdueWork | None:
         """The call or batch that has taken longer than `limit_s`, or the silence of the plugin's process; None if there
@@ -237,12 +243,12 @@ class Watchdog:
         on_worker = pace.where()
         known = pace.plugin_calls()
         calls = known or ()
+        late = [call for call in calls if call.seconds > pace.limit_s]
+        if hung := next((call for call in late if not call.waits), None):  # a call on the worker waits for it
+            return _Found(f"{hung.method} has not returned for {hung.seconds:.0f} s", hung.stack)
         if overdue.call_s > pace.limit_s:  # the batch, if there is one, waits for this call
             stacks = [str(on_worker or _ENDED), *(f"The plugin, in {call.method}:\n{call.stack}" for call in calls)]
             return _Found(f"a call on the worker has not returned for {overdue.call_s:.0f} s", "\n".join(stacks))
-        late = [call for call in calls if call.seconds > pace.limit_s]
-        if hung := next((call for call in late if not call.waits), None):
-            return _Found(f"{hung.method} has not returned for {hung.seconds:.0f} s", hung.stack)
         if overdue.batch is not None:
             waits = f"a batch has been waiting for {overdue.seconds:.0f} s; no executor process is running it"
             return _Found(waits, "")
@@ -258,19 +264,32 @@ class Watchdog:
 class Stack:
     """The stack of a thread of this process at one moment. Taking it reads no files. `str` reads the source lines, from
     a folder of plugins that may not answer. If the thread has just ended, the text says so.
+
+    `calls`: if the thread waits for a connector's process, `str` asks it for its calls and shows them instead, which
+    takes seconds.
     """
 
-    def __init__(self, frames: Sequence[tuple[CodeType, int]]) -> None:
+    def __init__(self, frames: Sequence[tuple[CodeType, int]],
+                 calls: Callable[[], Sequence[PluginCall] | None] | None = None) -> None:
         self._frames = frames
+        self._calls = calls
+
+    @property
+    def asks(self) -> bool:
+        """Whether `str` asks a process, which must not be ended before."""
+        return self._calls is not None
 
     @classmethod
-    def of(cls, thread: int) -> Self:
+    def of(cls, thread: int, calls: Callable[[], Sequence[PluginCall] | None] | None = None) -> Self:
         """Takes the stack of a thread."""
         frame = sys._current_frames().get(thread)  # noqa: SLF001 - the only way
-        return cls([(one.f_code, number) for one, number in traceback.walk_stack(frame)] if frame is not None else ())
+        frames = [(one.f_code, number) for one, number in traceback.walk_stack(frame)] if frame is not None else ()
+        return cls(frames, calls)
 
     @override
     def __str__(self) -> str:
+        if self._calls is not None and (calls := self._calls()):
+            return "\n".join(f"In {call.method}:\n{call.stack}" for call in calls)
         lines = [traceback.FrameSummary(code.co_filename, number, code.co_name) for code, number in self._frames]
         return "".join(traceback.format_list(reversed(lines))).rstrip() or _ENDED
 

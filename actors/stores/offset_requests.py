@@ -30,6 +30,7 @@ from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.group_lag import group_lag
 from spark_tasks.kafka.task_clients import consumer_settings
 from spark_tasks.plugins import Plugins
+from spark_tasks.plugins.third_party import CallsHere, MakeCalls, is_third_party
 from storage.config.view import ConfigView
 from storage.daemon_pool import DaemonPool
 from storage.ids import Config, ConnectorName
@@ -76,7 +77,8 @@ class OffsetRequests:
 
     def __init__(self, config: OffsetRequestSettings, plugins: Plugins, configs: ConfigView,
                  resolve: Callable[[Config, ConnectorName], Mapping[str, str]],
-                 offset_store: pykka.ActorRef[Any], fencing: ProducerFencing) -> None:
+                 offset_store: pykka.ActorRef[Any], fencing: ProducerFencing, calls: MakeCalls = CallsHere) -> None:
+        self._calls = calls
         self._config = config
         self._plugins = plugins
         self._configs = configs
@@ -187,7 +189,7 @@ class OffsetRequests:
             known = self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, own))
             offsets = [(partition, None) for partition, _ in known]
         of_reader = [pair for pair in offsets if not is_progress(pair[0])]
-        elsewhere = not of_reader or plugin.alter_offsets(config, of_reader)
+        elsewhere = not of_reader or self._alter_elsewhere(request, plugin, config, of_reader)
         wanted = None
         if request.offsets is not None:  # Java writes a record for a partition of null, too, which nothing reads
             wanted = tuple((partition, offset) for partition, offset in offsets if partition is not None)
@@ -206,14 +208,15 @@ class OffsetRequests:
         group = self._group(request.connector, config)
         with closing(self._admin(config)) as admin:
             if request.offsets is None:
-                elsewhere = plugin.alter_offsets(config, dict.fromkeys(admin.group_offsets(group)))
+                reset = dict.fromkeys(admin.group_offsets(group))
+                elsewhere = self._alter_elsewhere(request, plugin, config, reset)
                 try:
                     admin.delete_group(group)
                 except OffsetNotChangedError as error:
                     raise ConnectError(f"Failed to reset the consumer group {group}: {error}. {_ZOMBIES}") from error
                 return elsewhere
             wanted = dict(sink_offset(*pair) for pair in request.offsets)
-            elsewhere = plugin.alter_offsets(config, wanted)
+            elsewhere = self._alter_elsewhere(request, plugin, config, wanted)
             try:
                 admin.alter_group_offsets(group, wanted)
             except OffsetNotChangedError as error:
@@ -223,6 +226,16 @@ class OffsetRequests:
                     f"not available. {_ZOMBIES}"
                 ) from error
         return elsewhere
+
+    def _alter_elsewhere(self, request: AlterOffsets, plugin: type[SourceConnector | SinkConnector],
+                         config: Mapping[str, str], offsets: Any) -> bool:
+        """Returns whether the connector has altered offsets in the external system."""
+        altered: bool
+        if is_third_party(plugin.alter_offsets):
+            altered = self._calls(request.connector).call(plugin.alter_offsets, dict(config), offsets)
+        else:
+            altered = plugin.alter_offsets(config, offsets)
+        return altered
 
     def _group(self, name: ConnectorName, config: Mapping[str, str]) -> str:
         return consumer_group(name, client_properties(self._config.clients, config, "consumer"))

@@ -19,6 +19,7 @@ from actors.messages.requests import RequestStage
 from spark_tasks.config.definition import ConfigError
 from spark_tasks.errors import ConnectError, plugin_code
 from spark_tasks.plugins import PluginNotFoundError, Plugins
+from spark_tasks.plugins.third_party import Calls, CallsHere, MakeCalls
 from spark_tasks.validation import (
     ConfigInfos,
     NoConfigDefError,
@@ -45,13 +46,14 @@ class Validation:
 
     def __init__(
         self, plugins: Plugins, worker: ValidationSettings, resolve: Resolve, alarms: Alarms, *,
-        deadline_ms: int = DEADLINE_MS,
+        deadline_ms: int = DEADLINE_MS, calls: MakeCalls = CallsHere,
     ) -> None:
         self._plugins = plugins
         self._worker = worker
         self._resolve = resolve
         self._alarms = alarms
         self._deadline_ms = deadline_ms
+        self._calls = calls
         self._lock = threading.Lock()
         self._runs: set[_Run] = set()
 
@@ -61,7 +63,7 @@ class Validation:
         (its name and class), or MAX_OF_CLASS of its class, still hang, or what the plugin raised. Raises RuntimeError
         if no thread can be started.
         """
-        run = _Run(config, answer, self._alarms)
+        run = _Run(config, answer, self._alarms, self._calls(config.get("name") or ""))
         with self._lock:
             abandoned = [other.connector for other in self._runs if other.abandoned]
         of_connector = abandoned.count(run.connector)
@@ -93,7 +95,8 @@ class Validation:
         try:
             with plugin_code():
                 infos = validate_connector(
-                    config, plugins=self._plugins, worker=self._worker, resolve=self._resolve, stage=run.enter
+                    config, plugins=self._plugins, worker=self._worker, resolve=self._resolve, stage=run.enter,
+                    apart=run.calls.call,
                 )
         except (NoConnectorClassError, NoConfigDefError, PluginNotFoundError) as error:
             run.finish(None, BadRequestError(str(error)))
@@ -109,7 +112,8 @@ class Validation:
 class _Run:
     """One validation: its current stage, and its answer, which is given once."""
 
-    def __init__(self, config: Config, answer: Answer, alarms: Alarms) -> None:
+    def __init__(self, config: Config, answer: Answer, alarms: Alarms, calls: Calls) -> None:
+        self.calls = calls
         self.connector = config.get("name"), config.get("connector.class")
         self.abandoned = False
         self.key = ("validation", next(_numbers))
@@ -144,6 +148,7 @@ class _Run:
             f"Request timed out. The worker is currently {stage.description}, which began at "
             f"{begun.replace('+00:00', 'Z')}.", stage,
         ))
+        self.calls.kill()
 
 
 def describe_plugin(plugins: Plugins, name: str, version: str | None) -> Sequence[Mapping[str, Any]]:

@@ -23,6 +23,8 @@ from spark_tasks.config.masking import hide_passwords
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.plugins import Plugins
+from spark_tasks.plugins.connector_instance import ConnectorInstance, on_worker, third_party_methods
+from spark_tasks.plugins.third_party import Calls
 from spark_tasks.process.pandas_import import defer_pandas
 from spark_tasks.task import TaskContext, TaskRunner, WorkerSettings
 from spark_tasks.tasks.configs import check_tasks_max
@@ -32,6 +34,7 @@ from storage.offsets.stores import OffsetStores
 
 if TYPE_CHECKING:
     from spark_tasks.engines import AnyEngine
+    from spark_tasks.plugins.api import Connector, ConnectorContext
     from spark_tasks.runners import Runners
 
 _logger = logging.getLogger(__name__)
@@ -87,6 +90,21 @@ class DataPlane:
         with self._lock:
             if not self._closed:
                 self._runners.set_result(runners)
+
+    def calls(self, connector: str) -> Calls:
+        """What calls functions of third parties' plugins for a connector."""
+        from spark_tasks.plugin_processes.plugin_calls import PluginCalls  # noqa: PLC0415 - see the module
+
+        return PluginCalls(self._engine.result, connector)
+
+    def connector(self, connector: type[Connector], config: Mapping[str, str], context: ConnectorContext,
+                  lost: Callable[[], None]) -> ConnectorInstance:
+        """The MakeInstance of the worker: third parties' connectors have a process of their own."""
+        if not third_party_methods(connector):
+            return on_worker(connector, config, context, lost)
+        from spark_tasks.plugin_processes.connector_process import ConnectorProcess  # noqa: PLC0415 - see the module
+
+        return ConnectorProcess(self._engine.result(), config["name"], connector, config, context, lost)
 
     def runners(self) -> Runners:
         """Waits for the runners; raises the error of the start."""

@@ -266,13 +266,14 @@ class Worker:
         tasks = TaskActors(self._tell_herder, make, self._ticker, lambda task: log_context(task.connector, task.task),
                            *watched, data_plane.release)
         offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"],
-                                         fencing)
+                                         fencing, data_plane.calls)
         scaler = self._start_scaler(offset_requests)
         threads, creates = ActorThreads(), config["topic.creation.enable"]
         connectors = ConnectorActors(lambda epoch, made, pace: ConnectorActor.start(
             epoch, self._tell_herder, self._plugins, self.resolve,
             lambda name, its: self._offsets.read(name, config.own_offsets(its)), log_context, self.metrics.connector,
-            scaler.watch, threads=threads, topic_creation=creates, made=made, pace=pace), scaler.abandon, *watched)
+            scaler.watch, threads=threads, topic_creation=creates, made=made, pace=pace,
+            make_instance=data_plane.connector), scaler.abandon, *watched)
 
         def cancel(ref: pykka.ActorRef[Any]) -> None:
             tasks.cancel(ref)
@@ -280,7 +281,8 @@ class Worker:
 
         self._instances = ActorInstances(self._tell_herder, connectors.start, tasks.start, cancel, tasks.stopping,
                                          lambda ref: tasks.where(ref) or connectors.where(ref))
-        validation = Validation(self._plugins, validation_settings(config), self.resolve, self._ticker)
+        validation = Validation(self._plugins, validation_settings(config), self.resolve, self._ticker,
+                                calls=data_plane.calls)
         delegation = Delegation(validation, offset_requests, self._instances, self._tell_herder)
         for part in (offset_requests, leader, fencing):
             self._cleanup.callback(part.close)

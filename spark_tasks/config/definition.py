@@ -190,6 +190,10 @@ class ConfigDef:
         ordered = sorted(child.keys.values(), key=lambda k: _sort_key(k, ranks))
         return self.plus(*(_embedded(key, prefix, group, order + n) for n, key in enumerate(ordered)))
 
+    def without_functions(self) -> ConfigDef:
+        """Returns a definition with the same keys, but without validators and recommenders."""
+        return ConfigDef(*(replace(key, validator=None, recommender=None) for key in self.keys.values()))
+
     def parse(self, props: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the value, or else the default, of every key. Ignores unknown keys. Raises ConfigError at the first
         error.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -198,10 +198,10 @@ class Rule:
 
     def __init__(self, allowed: str, accepts: Callable[[Any], bool]) -> None:
         self._allowed = allowed
-        self._accepts = accepts
+        self.function = accepts
 
     def __call__(self, name: str, value: Any) -> None:
-        if not self._accepts(value):
+        if not self.function(value):
             raise invalid(name, value, f"must be {self._allowed}")
 
     @override
@@ -222,6 +222,20 @@ class AllOf:
     @override
     def __str__(self) -> str:
         return ", ".join(str(v) for v in self.validators)
+
+
+def functions_of(validator: Validator | None) -> Iterator[Any]:
+    """Yields the functions that a validator calls: those that its author has passed, or else the validator itself."""
+    match validator:
+        case None:
+            return
+        case Check() | Rule():
+            yield validator.function
+        case AllOf():
+            for one in validator.validators:
+                yield from functions_of(one)
+        case _:
+            yield validator
 
 
 def _in_javas_words(error: re.error) -> str:

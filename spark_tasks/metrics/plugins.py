@@ -177,6 +177,12 @@ class PluginMetrics:
         with self._lock:
             return Figures(dict(self._figures.values), dict(self._figures.helps), self._figures.dropped)
 
+    def take(self) -> Figures | None:
+        """Returns the current values, which start again, or None if nothing was recorded."""
+        with self._lock:
+            taken, self._figures = self._figures, Figures()
+        return taken if taken.values else None
+
     def counted(self) -> Figures | None:
         """Returns a copy for a split's result, or None if nothing was recorded."""
         return self.figures() if self._figures.values else None

@@ -48,7 +48,9 @@ class ConnectorContext(Protocol):
 
 
 class Connector(ABC):
-    """One connector. Its constructor must be fast and do no IO; `start` may connect to the external system."""
+    """One connector. Its constructor must be fast and do no IO; `start` may connect to the external system. It runs in
+    a process of its own, and so do the class methods (ADR 0059).
+    """
 
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef]
@@ -74,7 +76,7 @@ class Connector(ABC):
 
     def abandon(self) -> None:
         """Called on a thread of its own when the worker stops waiting for a `start`, `stop` or `task_configs` that
-        hangs. What it raises is only logged.
+        hangs, if the connector runs on the worker: a process of its own is ended. What it raises is only logged.
         """
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceWriter
 
+from spark_tasks.plugin_processes.plugin_object import Maker, Owner, PluginObject
 from spark_tasks.plugins.api import Options, SinkConnector
+from spark_tasks.plugins.third_party import is_third_party
 from spark_tasks.task import PluginCall, ResumeFrom, TaskContext
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
-from spark_tasks.tasks.plugin_object import PluginObject, needs_own_process
 
 _METHODS: Final = frozenset({"commit", "abort", "resume_from"})
 _DOING_NOTHING: Final = (DataSourceWriter.commit, DataSourceWriter.abort)
@@ -32,8 +33,9 @@ class TaskWriter:
     """
 
     def __init__(self, context: TaskContext, connector: type[SinkConnector]) -> None:
-        self._writer = PluginObject(context, partial(_writer_of, connector, dict(context.config)))
-        self._apart = needs_own_process(connector)
+        self._writer = PluginObject(
+            Owner.of(context), Maker.of(partial(_writer_of, connector, dict(context.config))))
+        self._apart = is_third_party(connector)
         self._defines: frozenset[str] = frozenset()
         self.kill, self.stop_opening, self.end = self._writer.kill, self._writer.stop_opening, self._writer.end
 

@@ -6,14 +6,15 @@ from contextlib import suppress
 from functools import partial
 
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.plugin_processes.plugin_object import Maker, Owner, PluginObject
 from spark_tasks.plugins.api import Options, SourceConnector, TransactionSignal
+from spark_tasks.plugins.third_party import is_third_party
 from spark_tasks.sources.boundaries import BoundaryKind
 from spark_tasks.sources.readers import BatchPlan, ReaderFacts, StreamReader
 from spark_tasks.sources.stream_offsets import CommittedOffsets, SourceOffsets, StreamOffset, to_connect
 from spark_tasks.task import PluginCall, TaskContext
 from spark_tasks.tasks.data_sources import data_source_of
 from spark_tasks.tasks.pace import SplitSize
-from spark_tasks.tasks.plugin_object import PluginObject, needs_own_process
 
 _NEEDS_START = ("plan", "offsets", "signal")
 
@@ -27,9 +28,9 @@ class TaskReader:
         self._task = context.task
         self._id = context.id
         self._reader = PluginObject(
-            context, partial(_reader_of, connector, dict(context.config)), _NEEDS_START)
+            Owner.of(context), Maker.of(partial(_reader_of, connector, dict(context.config))), _NEEDS_START)
         # A reader that was made of a function calls it in executors only.
-        self._apart = needs_own_process(connector) and not hasattr(connector, "read_new")
+        self._apart = is_third_party(connector) and not hasattr(connector, "read_new")
         self._facts: ReaderFacts | None = None
         self.kill, self.stop_opening = self._reader.kill, self._reader.stop_opening
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_tasks.config.connector_keys import COMMON
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.config.masking import ALONE, ANYWHERE
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.plugins.api import Connector
 from spark_tasks.plugins.config_providers import ResolvedConfig, has_placeholder
-
-if TYPE_CHECKING:
-    from spark_tasks.plugins.api import Connector
+from spark_tasks.plugins.connector_instance import ConnectorInstance
 
 _logger = logging.getLogger(__name__)
 _LIMITS = ConfigDef(COMMON.keys["tasks.max"], COMMON.keys["tasks.max.enforce"])
@@ -49,8 +48,8 @@ def check_tasks_max(connector: str, tasks: int, config: Mapping[str, str]) -> No
 
 
 def make_task_configs(
-    connector: str, instance: Connector, class_name: str, raw: Mapping[str, str], resolved: Mapping[str, str],
-    wanted: int | None = None,
+    connector: str, instance: Connector | ConnectorInstance, class_name: str, raw: Mapping[str, str],
+    resolved: Mapping[str, str], wanted: int | None = None,
 ) -> tuple[dict[str, str], ...]:
     """Returns the task configurations of a connector, as they are written to the config topic.
 

@@ -19,10 +19,13 @@ from spark_tasks.config.definition import (
 )
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation.plugin_keys import (
+    Apart,
     RecommendedValues,
     add_version_error,
     check_class,
     config_def_of,
+    examiner_of,
+    has_third_party_functions,
     lookup,
     version_error,
 )
@@ -92,12 +95,15 @@ def chain_def(link: Link, props: Mapping[str, Any], plugins: Plugins) -> ConfigD
     except ConfigError as e:
         _logger.warning("%s", e)  # check_link adds the error to the type key
         return definition
+    if has_third_party_functions(own):  # which check_link has called elsewhere
+        own = own.without_functions()
     if link.kind is Kind.TRANSFORMATION:
         own = _IMPLICIT.plus(*(key for key in own.keys.values() if key.name not in _IMPLICIT))
     return definition.embed(link.prefix, group, own, order=2)
 
 
-def check_link(link: Link, props: Mapping[str, Any], plugins: Plugins, values: Mapping[str, ConfigValue]) -> None:
+def check_link(link: Link, props: Mapping[str, Any], plugins: Plugins, values: Mapping[str, ConfigValue],
+               apart: Apart) -> None:
     """Adds errors of the alias's plugin to the values."""
     negate, predicate = link.prefix + "negate", link.prefix + "predicate"
     type_value = values[link.type_key]
@@ -111,11 +117,11 @@ def check_link(link: Link, props: Mapping[str, Any], plugins: Plugins, values: M
         return
     add_version_error(plugins, plugin, type_value, values[link.version_key])
     try:
-        config_def_of(plugin)
+        examine = examiner_of(plugin, apart)
     except ConfigError as e:
         type_value.errors.append(f"Error getting config definition from {link.kind.interface}: {e}")
         return
-    if (examine := getattr(plugin.cls, "examine", None)) is not None:  # a Java plugin, which the host validates
+    if examine is not None:
         own = {key.removeprefix(link.prefix): text for key, text in props.items() if key.startswith(link.prefix)}
         _add(values, link.prefix, examine(own))
 

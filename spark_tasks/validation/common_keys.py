@@ -4,13 +4,22 @@ plugins.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, ConfigValue
 from spark_tasks.plugins import Kind, Plugin, Plugins
-from spark_tasks.validation.plugin_keys import RecommendedValues, add_version_error, check_class, lookup, version_error
+from spark_tasks.plugins.third_party import is_third_party
+from spark_tasks.validation.plugin_keys import (
+    Apart,
+    RecommendedValues,
+    add_version_error,
+    call_here,
+    check_class,
+    lookup,
+    version_error,
+)
 from spark_tasks.validation.settings import ValidationSettings
 
 CONVERTERS = {
@@ -23,12 +32,19 @@ SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The connector to validate: its plugin and resolved properties, the worker's plugins and settings."""
+    """The connector to validate: its plugin and resolved properties, the worker's plugins and settings, and what calls
+    third parties' functions.
+    """
 
     plugin: Plugin
     props: Mapping[str, str | None]
     plugins: Plugins
     worker: ValidationSettings
+    apart: Apart = call_here
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls a function of the plugin, apart if it is a third party's."""
+        return self.apart(function, *arguments) if is_third_party(function) else function(*arguments)
 
     @property
     def is_sink(self) -> bool:

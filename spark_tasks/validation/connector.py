@@ -11,11 +11,19 @@ from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.config.types import shown
 from spark_tasks.plugins import Kind, PluginNotFoundError, Plugins, PluginVersionError
+from spark_tasks.plugins.third_party import is_third_party
 from spark_tasks.validation.chain import chain_def, check_link, links
 from spark_tasks.validation.common_keys import CONVERTERS, Subject, base_def, check_base, note_nulls
 from spark_tasks.validation.infos import ConfigInfos, merged, of_keys, under_prefix
 from spark_tasks.validation.overrides import clients_of, validate_overrides
-from spark_tasks.validation.plugin_keys import config_def_of, lookup
+from spark_tasks.validation.plugin_keys import (
+    Apart,
+    call_here,
+    config_def_of,
+    examiner_of,
+    has_third_party_functions,
+    lookup,
+)
 from spark_tasks.validation.provider_values import ProviderValues
 from spark_tasks.validation.rules import check_scaling, check_sink, check_source
 from spark_tasks.validation.runtimes import check_runtimes
@@ -40,19 +48,20 @@ def validate_connector(
     worker: ValidationSettings,
     resolve: Resolve = dict,
     stage: Callable[[str], None] = lambda _: None,
+    apart: Apart = call_here,
 ) -> ConfigInfos:
     """Returns every key with its value and errors. Runs plugin code, which may hang or raise.
 
-    `resolve` replaces placeholders. `stage` is called with a description of the next step, for the message of a
-    timeout. The result does not contain values of config providers. (In Kafka Connect it does, so that a client of REST
-    can read any secret that the worker can.) Raises NoConnectorClassError, PluginNotFoundError (unknown connector
-    class), ConfigError (invalid placeholder).
+    `apart` calls functions of third parties. `resolve` replaces placeholders. `stage` is called with a description of
+    the next step, for the message of a timeout. The result does not contain values of config providers. (In Kafka
+    Connect it does, so that a client of REST can read any secret that the worker can.) Raises NoConnectorClassError,
+    PluginNotFoundError (unknown connector class), ConfigError (invalid placeholder).
     """
     stage("resolving transformed configuration properties for the connector")
     props = resolve(config)
     given = ProviderValues(config, props)
     try:
-        return given.hidden(_validated(config, props, plugins, worker, stage))
+        return given.hidden(_validated(config, props, plugins, worker, stage, apart))
     except Exception as error:
         masked = given.masked(error)
         if masked is error:
@@ -62,7 +71,7 @@ def validate_connector(
 
 def _validated(
     config: Mapping[str, str | None], props: Mapping[str, Any], plugins: Plugins, worker: ValidationSettings,
-    stage: Callable[[str], None],
+    stage: Callable[[str], None], apart: Apart,
 ) -> ConfigInfos:
     name = props.get("connector.class")
     if name is None:
@@ -71,7 +80,7 @@ def _validated(
     stage("loading the connector's plugin")
     version = props.get("connector.plugin.version")
     try:
-        subject = Subject(plugins.find(Kind.CONNECTOR, name, version), props, plugins, worker)
+        subject = Subject(plugins.find(Kind.CONNECTOR, name, version), props, plugins, worker, apart)
     except (PluginVersionError, ConfigError):
         return _unfit_version(name, Subject(plugins.find(Kind.CONNECTOR, name), props, plugins, worker))
     hide_passwords(None, props, subject.plugin.cls)
@@ -114,7 +123,7 @@ def _framework(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     values = definition.validate_all(subject.props)
     check_base(subject, values)
     for link in chain:
-        check_link(link, subject.props, subject.plugins, values)
+        check_link(link, subject.props, subject.plugins, values, subject.apart)
     (check_sink if subject.is_sink else check_source)(subject, values)
     check_scaling(subject, values)
     check_runtimes(subject, chain, values)
@@ -129,22 +138,29 @@ def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
         raise NoConfigDefError(f"{subject.plugin.name} has no config_def: set it in the class, to ConfigDef() if the "
                                "connector has no settings of its own")
     if (examine := getattr(subject.plugin.cls, "examine", None)) is not None:  # a Java plugin, which the host validates
-        values = {v.name: v for v in examine({k: text for k, text in subject.props.items() if text is not None})}
-        note_nulls({key: value for key, value in subject.props.items() if key in values}, values)
-        return definition, values
-    values = definition.validate_all(subject.props)
-    note_nulls({key: value for key, value in subject.props.items() if key in values}, values)
+        found = {v.name: v for v in examine({k: text for k, text in subject.props.items() if text is not None})}
+        note_nulls({key: value for key, value in subject.props.items() if key in found}, found)
+        return definition, found
+    foreign = is_third_party(subject.plugin.cls.validate) or has_third_party_functions(definition)
+    validate = subject.apart if foreign else call_here
+    values: dict[str, ConfigValue] = validate(_own_values, subject.plugin.name, subject.plugin.cls, dict(subject.props))
+    return definition, values
+
+
+def _own_values(name: str, connector: type[Any], props: Mapping[str, str | None]) -> dict[str, ConfigValue]:
+    values: dict[str, ConfigValue] = connector.config_def.validate_all(props)
+    note_nulls({key: value for key, value in props.items() if key in values}, values)
     if any(value.errors for value in values.values()):
-        return definition, values
-    given = {key: value for key, value in subject.props.items() if value is not None}
-    returned = subject.plugin.cls.validate(given)
+        return values
+    given = {key: value for key, value in props.items() if value is not None}
+    returned = connector.validate(given)
     if not isinstance(returned, Mapping):
-        what = f"{subject.plugin.name}.validate() returns a {type(returned).__name__}"
-        raise ConfigError(f"{what}; it must return lists of messages by key, {{}} if there are none")
+        raise ConfigError(f"{name}.validate() returns a {type(returned).__name__}; it must return lists of messages by "
+                          "key, {} if there are none")
     for key, messages in returned.items():
         errors = [messages] if isinstance(messages, str) else messages
         values.setdefault(key, ConfigValue(key, given.get(key))).errors.extend(errors)
-    return definition, values
+    return values
 
 
 def _converters(subject: Subject, values: Mapping[str, ConfigValue]) -> Iterator[ConfigInfos]:
@@ -155,13 +171,12 @@ def _converters(subject: Subject, values: Mapping[str, ConfigValue]) -> Iterator
         version = subject.props.get(f"{key}.plugin.version")
         plugin = lookup(subject.plugins, CONVERTERS[key], subject.props[key], version)
         definition = None if plugin is None else config_def_of(plugin)
-        if definition is None:
+        if plugin is None or definition is None:
             continue
         prefix = key + "."
         own = {k.removeprefix(prefix): v for k, v in subject.props.items() if k.startswith(prefix)}
         own.setdefault("converter.type", key.partition(".")[0])
-        # The host validates the keys of a Java converter.
-        examine = getattr(plugin and plugin.cls, "examine", None) or definition.validate
+        examine = examiner_of(plugin, subject.apart) or definition.validate
         yield under_prefix(definition.keys, examine(own), prefix)
 
 

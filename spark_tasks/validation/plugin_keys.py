@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue, Recommender, invalid
+from spark_tasks.config.validators import functions_of
 from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins, PluginVersionError
+from spark_tasks.plugins.third_party import is_third_party
+
+Apart = Callable[..., Any]
+"""Calls a function of a third party's plugin, with arguments, where it cannot harm the worker."""
+
+
+def call_here(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The Apart where there is no worker that could be harmed."""
+    return function(*arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +117,27 @@ def config_def_of(plugin: Plugin) -> ConfigDef | None:
     if definition is None or isinstance(definition, ConfigDef):
         return definition
     raise ConfigError(f"{plugin.name}.config_def must be a ConfigDef, not a {type(definition).__name__}")
+
+
+def examiner_of(plugin: Plugin, apart: Apart) -> Callable[[Mapping[str, Any]], list[ConfigValue]] | None:
+    """Returns what validates a plugin's keys elsewhere: those of a Java plugin its host, those that a third party's
+    functions validate `apart`. Returns None for all others.
+    """
+    examine: Callable[[Mapping[str, Any]], list[ConfigValue]] | None = getattr(plugin.cls, "examine", None)
+    if examine is not None:
+        return examine
+    definition = config_def_of(plugin)
+    if definition is None or not has_third_party_functions(definition):
+        return None
+    return partial(apart, _values_of, plugin.cls)
+
+
+def has_third_party_functions(definition: ConfigDef) -> bool:
+    """Returns whether a third party has written a validator or recommender of a key."""
+    return any(is_third_party(function) for key in definition.keys.values()
+               for function in (*functions_of(key.validator), *filter(None, [key.recommender])))
+
+
+def _values_of(plugin: type[Any], props: Mapping[str, Any]) -> list[ConfigValue]:
+    values: list[ConfigValue] = plugin.config_def.validate(props)
+    return values

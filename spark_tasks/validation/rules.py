@@ -188,7 +188,7 @@ def _source(subject: Subject) -> tuple[type[SourceConnector], dict[str, Any]]:
 
 def _support_error(subject: Subject) -> str | None:
     cls, props = _source(subject)
-    supported = cls.exactly_once_support(props)
+    supported = subject.call(cls.exactly_once_support, props)
     if supported is None:
         return (
             "The connector does not say whether it supports exactly-once delivery. If its documentation says that it "
@@ -201,7 +201,7 @@ def _support_error(subject: Subject) -> str | None:
 
 def _boundary_error(subject: Subject) -> str | None:
     cls, props = _source(subject)
-    if cls.can_define_transaction_boundaries(props):
+    if subject.call(cls.can_define_transaction_boundaries, props):
         return None
     return (
         "The connector does not support connector-defined transaction boundaries with the given configuration. "

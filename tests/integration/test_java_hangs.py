@@ -55,7 +55,7 @@ def test_a_poll_that_waits_for_data_is_mentioned_and_not_degraded(rig, topic_nam
 
 
 @pytest.mark.parametrize(("mode", "says", "where"), [
-    ("hang-start", "a call on the worker has not returned for ", "ModeSource$Counting.start("),
+    ("hang-start", "start has not returned for ", "ModeSource$Counting.start("),
     ("spin", "poll has not returned for ", "ModeSource$Counting.poll("),
 ])
 def test_a_source_that_hangs_is_stalled_with_its_stack(rig, topic_name, mode, says, where):

@@ -73,8 +73,8 @@ def test_a_stalled_task_is_reported_with_its_stack_and_restarted(rig, topic_name
     assert not any(topic_name in reported for reported in rig.call("GET", "/health").get("degraded", ()))
 
 
-@pytest.mark.parametrize("at", ["start", "tasks", "stop"])
-def test_a_connector_that_hangs_is_reported_with_its_stack(rig, topic_name, at):
+@pytest.mark.parametrize(("at", "method"), [("start", "start"), ("tasks", "task_configs"), ("stop", "stop")])
+def test_a_connector_that_hangs_is_reported_with_its_stack(rig, topic_name, at, method):
     release = rig.folder / "release"
     rig.create(topic_name, {**hanging(release, at, topic=topic_name), "task.progress.timeout.ms": "1000"},
                [RUNNING, RUNNING] if at == "stop" else None)
@@ -82,12 +82,12 @@ def test_a_connector_that_hangs_is_reported_with_its_stack(rig, topic_name, at):
         rig.call("PUT", f"/connectors/{topic_name}/pause")
     wait_until(lambda: "in hang" in story(rig, topic_name), 40, "the stack in the story")
     assert [line for line in rig.call("GET", "/health")["degraded"]
-            if line.startswith(f"{topic_name}: a call on the worker has not returned for ")]
+            if line.startswith(f"{topic_name}: {method} has not returned for ")]
     found = rig.call("GET", f"/connectors/{topic_name}/status").get("stalled") if at != "start" else None
     assert at == "start" or "in hang" in found["what"]
     rig.delete(topic_name)
     log = rig.process.log
-    wait_until(lambda: re.search(rf"\[{topic_name}\|worker\] Did not stop within 2000 ms .* its call on the worker is "
+    wait_until(lambda: re.search(rf"\[{topic_name}\|worker\] Did not stop within 2000 ms .* its call is "
                                  r"here:.*\n"
                                  r'( +.*\n)* +File ".*misbehaving.py", line \d+,? in hang$',
                                  log.read_text(), re.MULTILINE), 30, "the stack where it was abandoned")

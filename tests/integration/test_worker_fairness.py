@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -101,6 +102,71 @@ def test_a_reader_that_hangs_between_batches_hangs_only_in_its_own_process(rig, 
     rig.delete(name)
     wait_gone([hanging])
     advance(rig, [tick])
+
+
+def hanging(rig, name, at, hang):
+    """The configuration of a connector that hangs, and the file that has its process."""
+    sign = rig.folder / f"{at}.calls"
+    return {"connector.class": "StuckSource", "tasks.max": "1", "topic": name, "at": at, "hang": hang,
+            "sign": str(sign), "task.progress.timeout.ms": "2000"}, sign
+
+
+def process_in(rig, sign):
+    found = psutil.Process(int(wait_until(lambda: reads(sign), SOON_S, "the call that hangs")[0]))
+    assert found.pid != rig.process.pid
+    return found
+
+
+@pytest.mark.parametrize(("at", "hang"), [("start", "loop"), ("start", "hold"), ("task_configs", "hold")])
+def test_a_connector_that_hangs_hangs_only_in_its_own_process(rig, topic_name, at, hang):
+    """Other tasks and REST go on, and it ends with its connector."""
+    tick = ticking(rig, f"{topic_name}-tick")
+    name = rig.kafka.create(f"{topic_name}-hangs")
+    config, sign = hanging(rig, name, at, hang)
+    rig.create(name, config)
+    holder = process_in(rig, sign)
+    advance(rig, [tick])
+    wait_until(lambda: f"{at} has not returned for" in str(story := rig.call("GET", f"/connectors/{name}/story"))
+               and "in hang" in str(story), SOON_S, "the stack")
+    rig.delete(name)
+    wait_gone([holder])
+    advance(rig, [tick])
+
+
+def test_a_connector_that_hangs_in_stop_is_killed(rig, topic_name):
+    name = rig.kafka.create(f"{topic_name}-hangs")
+    config, sign = hanging(rig, name, "stop", "hold")
+    rig.create(name, config, ["RUNNING", "RUNNING"])
+    rig.call("DELETE", f"/connectors/{name}")
+    wait_gone([process_in(rig, sign)])
+
+
+def test_a_validation_that_hangs_hangs_only_in_its_own_process(rig, topic_name):
+    """The request ends when its process does; after 88 s the worker ends it itself."""
+    tick = ticking(rig, f"{topic_name}-tick")
+    config, sign = hanging(rig, topic_name, "validate", "hold")
+    with ThreadPoolExecutor(1) as requests:
+        refused = requests.submit(rig.refused, "PUT", f"/connectors/{topic_name}-hangs/config", config)
+        holder = process_in(rig, sign)
+        advance(rig, [tick])
+        holder.kill()
+        error = refused.result(SOON_S)
+    assert error.status == 500
+    assert "was killed by signal 9" in str(error)
+
+
+def test_altering_offsets_that_hangs_hangs_only_in_its_own_process(rig, topic_name):
+    tick, name = ticking(rig, f"{topic_name}-tick"), rig.kafka.create(f"{topic_name}-hangs")
+    config, sign = hanging(rig, name, "alter_offsets", "hold")
+    rig.create(name, config, ["RUNNING", "RUNNING"])
+    rig.call("PUT", f"/connectors/{name}/stop")
+    rig.wait_states(name, ["STOPPED"])
+    with ThreadPoolExecutor(1) as requests:
+        refused = requests.submit(rig.refused, "DELETE", f"/connectors/{name}/offsets")
+        holder = process_in(rig, sign)
+        advance(rig, [tick])
+        holder.kill()
+        assert "was killed by signal 9" in str(refused.result(SOON_S))
 
 
 def test_connectors_that_compute_do_not_delay_one_that_does_not(rig, topic_name):

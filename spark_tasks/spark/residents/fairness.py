@@ -39,9 +39,13 @@ def connector_of(task: str) -> str:
 
 
 def subject_of(task: str) -> tuple[str, int] | str:
-    """`heeler_about` in the `extra` of a log line about a task: its connector and number, by its id."""
-    connector, _, number = task.rpartition("-")
-    return (connector, int(number)) if connector and number.isdecimal() else task
+    """`heeler_about` in the `extra` of a log line about a task, by its id: its connector and number; or only the
+    connector, if its process is not that of a task ("name-connector").
+    """
+    connector, _, rest = task.rpartition("-")
+    if connector and rest.isdecimal():
+        return connector, int(rest)
+    return connector if connector and rest == "connector" else task
 
 
 class Running(Protocol):

@@ -1,5 +1,6 @@
-"""Sources whose readers keep others waiting: one of ten numbers per second that waits or computes as long as asked, or
-loops forever, in its reads or its third plan; and one that finds nothing twice, then holds the GIL.
+"""Sources that keep others waiting: one of ten numbers per second whose reader waits or computes as long as asked, or
+loops forever, in its reads or its third plan; one that finds nothing twice, then holds the GIL; and one whose connector
+hangs.
 """
 
 import os
@@ -110,3 +111,41 @@ class HoldingSourceConnector(SourceConnector):
     @classmethod
     def data_source(cls, options):
         return Holding(options)
+
+
+class StuckSourceConnector(TicksSourceConnector):
+    """`at`: the method that hangs; `hang`: loop, or hold the GIL."""
+
+    config_def = TicksSourceConnector.config_def.plus(
+        ConfigKey("at", Type.STRING, default=""),
+        ConfigKey("hang", Type.STRING, default=""),
+    )
+
+    def start(self):
+        hang(self.config, "start")
+
+    def task_configs(self, max_tasks):
+        hang(self.config, "task_configs")
+        return [self.config]
+
+    def stop(self):
+        hang(self.config, "stop")
+
+    @classmethod
+    def validate(cls, config):
+        hang(config, "validate")
+        return {}
+
+    @classmethod
+    def alter_offsets(cls, config, offsets):  # noqa: ARG003
+        hang(config, "alter_offsets")
+        return True
+
+
+def hang(config, method):
+    if config["at"] == method:
+        with Path(config["sign"]).open("a") as sign:
+            sign.write(f"{os.getpid()}\n")
+        while config["hang"] == "loop":
+            pass
+        re.match("(a+)+$", "a" * 60 + "b")  # holds the GIL

@@ -192,11 +192,11 @@ def test_what_does_not_stop_is_abandoned_with_the_stack_of_its_call(
     line = "Did not stop within 5000 ms (task.shutdown.graceful.timeout.ms) and was abandoned"
     remark = rig.remark()
     assert (remark.item, remark.source) == (item, "worker")
-    assert remark.what.startswith(f"{line}; its call on the worker is here:\n")
+    assert remark.what.startswith(f"{line}; its call is here:\n")
     assert "in hang_here" in remark.what
     assert "wait(20)" not in remark.what, "secrets are masked"
     [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert record.getMessage() == f"{line}; its call on the worker is here:"
+    assert record.getMessage() == f"{line}; its call is here:"
     assert vars(record)["heeler_about"] == item
     assert "in hang_here" in vars(record)["below"]
 

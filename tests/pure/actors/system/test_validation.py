@@ -10,7 +10,7 @@ from actors.errors import BadRequestError, NotFoundError, TimedOutError
 from actors.system import validation as validation_module
 from actors.system.validation import MAX_ABANDONED, Validation, describe_plugin
 from actors.ticker import Ticker
-from spark_tasks.errors import ConfigError
+from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Plugins
 from spark_tasks.validation import ValidationSettings
 from tests.rigs.plugin_under_test import FOUND, Scripted
@@ -100,6 +100,39 @@ def test_an_error_of_a_config_provider_is_returned(ticker, answers):
 
     _, error = ask(validation(ticker, resolve=fail), CONFIG, answers)
     assert isinstance(error, ConfigError)
+
+
+class Remote:
+    """Calls that are carried out, or that hang until they are killed."""
+
+    def __init__(self, *, hangs=False):
+        self.called, self.hangs, self.killed = [], hangs, threading.Event()
+
+    def call(self, function, *arguments):
+        self.called.append(function.__name__)
+        if self.hangs:
+            assert self.killed.wait(10)
+            raise ConnectError("killed")
+        return function(*arguments)
+
+    def kill(self):
+        self.killed.set()
+
+
+def test_functions_of_a_plugin_are_called_elsewhere(ticker, answers):
+    remote = Remote()
+    made = Validation(PLUGINS, ValidationSettings(group_id="g"), dict, ticker, calls=lambda _: remote)
+    infos, _ = ask(made, {**CONFIG, "wish": "bad"}, answers)
+    assert infos.errors() == ["granted never"]
+    assert remote.called == ["_own_values"]
+
+
+def test_a_call_elsewhere_is_ended_after_the_deadline(ticker, answers):
+    remote = Remote(hangs=True)
+    made = Validation(PLUGINS, ValidationSettings(group_id="g"), dict, ticker, deadline_ms=1, calls=lambda _: remote)
+    _, error = ask(made, CONFIG, answers)
+    assert isinstance(error, TimedOutError)
+    assert remote.killed.wait(10)
 
 
 def test_a_validation_whose_thread_cannot_be_started_leaves_nothing_behind(ticker, answers, monkeypatch):

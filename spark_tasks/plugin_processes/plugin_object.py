@@ -1,9 +1,9 @@
-"""A task's object of a plugin that works between batches, a source's reader or a sink's writer: in an executor process
-of its own, or on the worker.
+"""An object of a plugin that does not work on batches (a connector, or the reader or writer of one of its tasks): in an
+executor process of its own, or on the worker.
 
 Its methods may be any code. On the worker, an endless loop or native code that holds the global interpreter lock would
 delay REST, heartbeats and all other tasks, and nothing could end it. In a process of its own, as PySpark's stream
-readers have, it costs only its task: when that is stopped, the process is killed (ADR 0058).
+readers have, it costs only its owner: when that is stopped, the process is killed (ADRs 0058 and 0059).
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import CancelledError, Future
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 
 from spark_tasks.errors import ConnectError, RetriableError, StartCancelledError
 from spark_tasks.metrics.plugins import Figures, PluginMetrics, work_for
-from spark_tasks.plugins.api import Connector
 from spark_tasks.spark.executor import dedicate
-from spark_tasks.task import OwnProcess, PluginCall, TaskContext
+from spark_tasks.task import Engine, OwnProcess, PluginCall, TaskContext
 
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_OURS: Final = "spark_tasks.connectors."
 _ATTEMPTS: Final = 3  # to create an object whose process ends, because of what another connector has left there
 
 
@@ -35,22 +34,46 @@ class WorkerSparkNeededError(ConnectError):
     """Plugin code in a process of its own has asked PySpark for a session, which only the worker has."""
 
 
-def needs_own_process(connector: type[Connector]) -> bool:
-    """Returns whether the objects of a connector need a process of their own: those of heeler's own connectors do not.
-    (Those for any data source of PySpark find it by its name, which only the worker's plugins have.)
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose object it is. `id`: the label of its process (see Engine.own_process); `about`: of its log lines."""
+
+    engine: Engine
+    id: str
+    about: str | tuple[str, int]
+    metrics: PluginMetrics
+
+    @classmethod
+    def of(cls, task: TaskContext) -> Self:
+        """A task as the owner."""
+        return cls(task.engine, task.id, (task.connector_name, task.task), task.metrics.plugins)
+
+
+@dataclass(frozen=True, slots=True)
+class Maker(Generic[T]):
+    """Creates an object. `here` does on the worker; `there` is called for each process, and returns what does there,
+    which can be pickled.
     """
-    return not connector.__module__.startswith(_OURS)
+
+    here: Callable[[], T]
+    there: Callable[[], Callable[[], T]]
+
+    @classmethod
+    def of(cls, make: Callable[[], T]) -> Self:
+        """`make` creates it anywhere, and can be pickled."""
+        return cls(make, lambda: make)
 
 
 class PluginObject(Generic[T]):
-    """`make` creates the object, and can be pickled. `needs_start`: methods that another object can only be asked after
-    the task has started over. `kill`, `stop_opening` and `calls` may be called on any thread, the others on one.
+    """`needs_start`: methods that another object can only be asked after its owner has started over. `kill`,
+    `stop_opening` and `calls` may be called on any thread, the others on one.
     """
 
-    def __init__(self, context: TaskContext, make: Callable[[], T], needs_start: Collection[str] = ()) -> None:
-        self._context = context
-        self._make = make
+    def __init__(self, owner: Owner, maker: Maker[T], needs_start: Collection[str] = ()) -> None:
+        self._owner = owner
+        self._maker = maker
         self._needs_start = needs_start
+        self.generation = 0  # the number of objects that there have been
         self._token = uuid.uuid4().hex
         self._here: T | None = None
         self._process: OwnProcess | None = None
@@ -74,7 +97,8 @@ class PluginObject(Generic[T]):
     def open_here(self) -> None:
         """Creates it on the worker. Raises what the plugin raises."""
         self.end()
-        self._here = self._make()
+        self._here = self._maker.here()
+        self.generation += 1
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Calls a method of the object. The first call creates it, in a process of its own if there may be one more.
@@ -92,7 +116,7 @@ class PluginObject(Generic[T]):
             except WorkerSparkNeededError as error:
                 self.open_here()
                 if made and method in self._needs_start:
-                    raise RetriableError(f"{error}; the task continues with a new one there") from error
+                    raise RetriableError(f"{error}; continues with a new one there") from error
                 return getattr(self._here, method)(*arguments)
             except RetriableError:
                 if made or not left or not process.ended or self._stopping or self._killed:
@@ -108,7 +132,7 @@ class PluginObject(Generic[T]):
         if self._process is not None and self._process.ended:
             self._drop_process()
         if self._lost and not self._made and method in self._needs_start:
-            raise RetriableError(f"the process of {self._context.id} has ended")
+            raise RetriableError(f"the process of {self._owner.id} has ended")
         if self._process is None:
             self._process = self._new_process()
         if self._process is None:
@@ -118,7 +142,7 @@ class PluginObject(Generic[T]):
         return self._process
 
     def _call_there(self, process: OwnProcess, method: str, arguments: tuple[Any, ...]) -> Any:
-        make = b"" if self._made else cloudpickle.dumps(self._make)
+        make = b"" if self._made else cloudpickle.dumps(self._maker.there())
         call = _Call(self._token, method, make, cloudpickle.dumps(arguments))
         self._in_progress = method, time.monotonic()
         try:
@@ -127,9 +151,11 @@ class PluginObject(Generic[T]):
             self._in_progress = None
             if process.ended:
                 self._drop_process()
-        self._made = True
+        if not self._made:
+            self._made = True
+            self.generation += 1
         if figures is not None:
-            self._context.metrics.plugins.merge(figures)
+            self._owner.metrics.merge(figures)
         return result
 
     def _drop_process(self) -> None:
@@ -164,10 +190,11 @@ class PluginObject(Generic[T]):
         return [PluginCall(method, time.monotonic() - since, waits=False, stack=process.where())]
 
     def _new_process(self) -> OwnProcess | None:
-        """Returns a new process, or None if there may be no more. Raises StartCancelledError if the task is stopped
-        meanwhile, and RetriableError if there may be no more and a process has ended: the worker must not end, too.
+        """Returns a new process, or None if there may be no more. Raises StartCancelledError if its owner is
+        stopped meanwhile, and RetriableError if there may be no more and a process has ended: the worker must not end,
+        too.
         """
-        coming = self._coming = self._context.engine.own_process(self._context.id)
+        coming = self._coming = self._owner.engine.own_process(self._owner.id)
         if coming is None:
             return None
         if self._stopping:
@@ -175,15 +202,14 @@ class PluginObject(Generic[T]):
         try:
             process: OwnProcess | None = coming.result()[0]
         except CancelledError as error:
-            raise StartCancelledError(f"{self._context.id} was stopped while it waited for a process") from error
+            raise StartCancelledError(f"{self._owner.id} was stopped while it waited for a process") from error
         if process is not None:
             return process
-        about = {"heeler_about": (self._context.connector_name, self._context.task)}
         if self._lost:
-            raise RetriableError(f"there is no process for {self._context.id}: half of the executor processes "
+            raise RetriableError(f"there is no process for {self._owner.id}: half of the executor processes "
                                  "(heeler.executors.max) belong to other tasks")
         _logger.info("What the plugin does between batches runs on the worker, because half of the executor processes "
-                     "(heeler.executors.max) already belong to other tasks", extra=about)
+                     "(heeler.executors.max) already belong to other tasks", extra={"heeler_about": self._owner.about})
         return None
 
 
@@ -201,7 +227,7 @@ class _Call(NamedTuple):
         """Returns the result, and the metrics that the plugin has recorded since the last result."""
         if _objects.keys() - {self.token}:
             raise ConnectError("this process belongs to another task")
-        work_for(_metrics)
+        work_for(process_metrics)
         try:
             if not _objects:
                 dedicate()
@@ -213,14 +239,11 @@ class _Call(NamedTuple):
                 if isinstance(cause, WorkerSparkNeededError):
                     raise cause from None
             raise
-        figures = _metrics.counted()
-        if figures is not None:
-            _metrics.replace(Figures())
-        return result, figures
+        return result, process_metrics.take()
 
 
 _objects: Final[dict[str, Any]] = {}  # of this process, if it belongs to a task: one, by its token
-_metrics: Final = PluginMetrics()
+process_metrics: Final = PluginMetrics()  # of the object of this process, since they were last sent to the worker
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
