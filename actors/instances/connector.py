@@ -319,7 +319,10 @@ class ConnectorActor(PooledActor):
             self._connector.stop()
 
     def _fail(self, error: Exception) -> None:
-        _logger.error("The connector has failed", exc_info=error)
+        if self._pace is not None and self._pace.ended:
+            _logger.info("The call of the connector, which was abandoned, has ended: %s", error)
+        else:
+            _logger.error("The connector has failed", exc_info=error)
         if self._phase is ConnectorPhase.ENDED:
             self._report(State.FAILED, error)
             self.stop()

@@ -207,9 +207,9 @@ class PluginObject(Generic[T]):
             return process
         if self._lost:
             raise RetriableError(f"there is no process for {self._owner.id}: half of the executor processes "
-                                 "(heeler.executors.max) belong to other tasks")
-        _logger.info("What the plugin does between batches runs on the worker, because half of the executor processes "
-                     "(heeler.executors.max) already belong to other tasks", extra={"heeler_about": self._owner.about})
+                                 "(heeler.executors.max) belong to others")
+        _logger.info("This plugin's code runs on the worker, because half of the executor processes "
+                     "(heeler.executors.max) already belong to others", extra={"heeler_about": self._owner.about})
         return None
 
 

@@ -202,16 +202,17 @@ class Chaos:
         return self._kill_below(lambda name: name.startswith("python"), below_java=True, kill=suspend)
 
     def _plugin(self) -> str | None:
-        """A plugin that misbehaves when it reads or writes, on executors."""
+        """A plugin that misbehaves when it reads or writes, or when its connector starts."""
         if len(self._troubled) == TROUBLED:
             return None
         name, how = f"trouble-{sum(self.happened.values())}", self.random.choice(WAYS)
         kind, more = self.random.choice([("Source", {"topic": "trouble"}), ("Sink", {"topics": "numbers"})])
-        config = {"connector.class": f"deadly.Deadly{kind}Connector", "how": how, **more, **SCHEMALESS}
+        where = self.random.choice(["tasks", "tasks", "connector"])
+        config = {"connector.class": f"deadly.Deadly{kind}Connector", "how": how, "where": where, **more, **SCHEMALESS}
         with suppress(RestError, OSError):
             self.cluster.create(name, config, 1)
             self._troubled.append(name)
-            return f"{name} has a {kind.lower()} that will {how}"
+            return f"{name} has a {kind.lower()} that will {how} in its {where}"
         return None
 
     def _no_plugin(self) -> str | None:

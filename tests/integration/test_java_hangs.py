@@ -84,7 +84,7 @@ def test_a_sink_whose_close_hangs_is_stalled_with_its_stack(rig, topic_name):
     rig.kafka.send(topic_name, ["hang-close"])
     wait_notes(rig, "put 0 0 hang-close")
     rig.call("PUT", f"/connectors/{topic_name}/stop")
-    wait_until(lambda: "The plugin, in close:" in story(rig, topic_name), SLOW_S)
+    wait_until(lambda: "close has not returned for " in story(rig, topic_name), SLOW_S)
     assert "NoteSink$Noting.close(" in story(rig, topic_name)
 
 

@@ -86,11 +86,16 @@ def test_a_connector_that_hangs_is_reported_with_its_stack(rig, topic_name, at, 
     found = rig.call("GET", f"/connectors/{topic_name}/status").get("stalled") if at != "start" else None
     assert at == "start" or "in hang" in found["what"]
     rig.delete(topic_name)
-    log = rig.process.log
-    wait_until(lambda: re.search(rf"\[{topic_name}\|worker\] Did not stop within 2000 ms .* its call is "
-                                 r"here:.*\n"
-                                 r'( +.*\n)* +File ".*misbehaving.py", line \d+,? in hang$',
-                                 log.read_text(), re.MULTILINE), 30, "the stack where it was abandoned")
+    start = f"[{topic_name}|worker] Did not stop within 2000 ms (task.shutdown.graceful.timeout.ms) and was abandoned"
+
+    def below() -> str:
+        """The lines below that one."""
+        _, _, after = rig.process.log.read_text().partition(f"{start}; its call is here:")
+        return after.partition("\n[")[0]
+
+    wait_until(lambda: re.search(r'^ +File ".*misbehaving.py", line \d+,? in hang$', below(), re.MULTILINE), 30,
+               "the stack where it was abandoned")
+    assert "The connector has failed" not in rig.process.log.read_text().partition(start)[2]
     release.touch()
 
 

@@ -108,7 +108,7 @@ def hanging(rig, name, at, hang):
     """The configuration of a connector that hangs, and the file that has its process."""
     sign = rig.folder / f"{at}.calls"
     return {"connector.class": "StuckSource", "tasks.max": "1", "topic": name, "at": at, "hang": hang,
-            "sign": str(sign), "task.progress.timeout.ms": "2000"}, sign
+            "calls": str(sign), "task.progress.timeout.ms": "2000"}, sign
 
 
 def process_in(rig, sign):

@@ -119,6 +119,7 @@ class StuckSourceConnector(TicksSourceConnector):
     config_def = TicksSourceConnector.config_def.plus(
         ConfigKey("at", Type.STRING, default=""),
         ConfigKey("hang", Type.STRING, default=""),
+        ConfigKey("calls", Type.STRING, default="", doc="A file for the process of the call."),
     )
 
     def start(self):
@@ -144,8 +145,8 @@ class StuckSourceConnector(TicksSourceConnector):
 
 def hang(config, method):
     if config["at"] == method:
-        with Path(config["sign"]).open("a") as sign:
-            sign.write(f"{os.getpid()}\n")
+        with Path(config["calls"]).open("a") as calls:
+            calls.write(f"{os.getpid()}\n")
         while config["hang"] == "loop":
             pass
         re.match("(a+)+$", "a" * 60 + "b")  # holds the GIL

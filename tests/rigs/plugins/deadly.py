@@ -1,4 +1,6 @@
-"""A source and a sink that hang, end or break the process that runs them: `how` says which, `sleep` for `seconds`."""
+"""A source and a sink that hang, end or break the process that runs them: `how` says which, `sleep` for `seconds`;
+`where`: in the connector or in its tasks.
+"""
 
 import ctypes
 import os
@@ -11,13 +13,14 @@ from heeler import ConfigDef, ConfigKey, SinkConnector, SourceConnector, Type
 KEYS = ConfigDef(
     ConfigKey("how", Type.STRING, doc="sleep, hold (the interpreter), exit, crash, or raise."),
     ConfigKey("seconds", Type.INT, default=3600, doc="How long it sleeps."),
+    ConfigKey("where", Type.STRING, default="tasks", doc="tasks or connector."),
     ConfigKey("topic", Type.STRING, default="", doc="The topic to write to."),
 )
 
 
 def harm(options, place):
     how = options["how"]
-    if place == "plan":
+    if place == "plan" or (place == "start") is not (options.get("where") == "connector"):
         return
     if how == "sleep":
         time.sleep(int(options.get("seconds", 3600)))
@@ -35,7 +38,12 @@ class Deadly(Acting):
     act = staticmethod(harm)
 
 
-class DeadlySourceConnector(SourceConnector):
+class Start:
+    def start(self):
+        harm(self.config, "start")
+
+
+class DeadlySourceConnector(Start, SourceConnector):
     config_def = KEYS
 
     def task_configs(self, max_tasks):
@@ -46,7 +54,7 @@ class DeadlySourceConnector(SourceConnector):
         return Deadly(options)
 
 
-class DeadlySinkConnector(SinkConnector):
+class DeadlySinkConnector(Start, SinkConnector):
     config_def = KEYS
 
     @classmethod
