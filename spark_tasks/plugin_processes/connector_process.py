@@ -12,7 +12,9 @@ from typing import Final
 from typing_extensions import override
 
 from spark_tasks.errors import RetriableError
-from spark_tasks.plugin_processes.callbacks import Address, CallbackContext, Callbacks
+from spark_tasks.metrics.plugins import PluginMetrics
+from spark_tasks.plugin_processes.callbacks import RemoteContext, answer_with
+from spark_tasks.plugin_processes.channel import ChannelToWorker
 from spark_tasks.plugin_processes.plugin_calls import owner_of
 from spark_tasks.plugin_processes.plugin_object import Maker, PluginObject
 from spark_tasks.plugins.api import Connector, ConnectorContext, Options
@@ -40,21 +42,17 @@ class ConnectorProcess(ConnectorInstance):
         self._context = context
         self._lost = lost
         self._stays = bool(third_party_methods(connector) - {"task_configs"})
+        there = partial(_guest, connector, self._config)
         self._object = PluginObject(
-            owner_of(engine, name, context.metrics), Maker(self._make_here, self._maker_there),
+            owner_of(engine, name, context.metrics),
+            Maker(self._make_here, there, partial(answer_with, context), self._ended),
             ["task_configs"] if self._stays else ())
-        self._callbacks: Callbacks | None = None
         self._running = False
         self._started = 0  # the generation of the object that was started
         self._recovered_at = -AGAIN_S
 
     def _make_here(self) -> _Guest:
         return _Guest(self._class(dict(self._config), self._context))
-
-    def _maker_there(self) -> Callable[[], _Guest]:
-        self._close_callbacks()
-        self._callbacks = Callbacks(self._name, self._context, self._ended)
-        return partial(_guest, self._class, self._config, self._callbacks.address)
 
     def _ended(self) -> None:
         if self._running and self._stays:
@@ -128,17 +126,10 @@ class ConnectorProcess(ConnectorInstance):
             self._object.call("abandon")
         else:
             self._object.kill()
-            self._close_callbacks()
 
     @override
     def close(self) -> None:
         self._object.end()
-        self._close_callbacks()
-
-    def _close_callbacks(self) -> None:
-        callbacks, self._callbacks = self._callbacks, None
-        if callbacks is not None:
-            callbacks.close()
 
     @override
     def plugin_calls(self) -> Sequence[PluginCall]:
@@ -157,5 +148,6 @@ class _Guest:
         """Nothing."""
 
 
-def _guest(connector: type[Connector], config: Mapping[str, str], address: Address) -> _Guest:
-    return _Guest(connector(dict(config), CallbackContext(address)))
+def _guest(connector: type[Connector], config: Mapping[str, str], channel: ChannelToWorker,
+           metrics: PluginMetrics) -> _Guest:
+    return _Guest(connector(dict(config), RemoteContext(channel, metrics)))

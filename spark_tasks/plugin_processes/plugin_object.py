@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from pyspark import SparkContext, cloudpickle
@@ -21,12 +22,15 @@ from pyspark.sql import SparkSession
 
 from spark_tasks.errors import ConnectError, RetriableError, StartCancelledError
 from spark_tasks.metrics.plugins import Figures, PluginMetrics, work_for
+from spark_tasks.plugin_processes.channel import Address, Answer, Channel, ChannelToWorker, unknown_message
+from spark_tasks.plugin_processes.relayed_log import Levels, RelayHandler, current_levels, set_levels
 from spark_tasks.spark.executor import dedicate
 from spark_tasks.task import Engine, OwnProcess, PluginCall, TaskContext
 
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_LEVELS_S: Final = 1.0  # how often the levels of loggers are compared
 _ATTEMPTS: Final = 3  # to create an object whose process ends, because of what another connector has left there
 
 
@@ -51,17 +55,23 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Maker(Generic[T]):
-    """Creates an object. `here` does on the worker; `there` is called for each process, and returns what does there,
-    which can be pickled.
+    """Creates an object: `here` on the worker, `there` in a process with its channel and metrics; it can be pickled.
+    `answer` and `ended`: see Channel.
     """
 
     here: Callable[[], T]
-    there: Callable[[], Callable[[], T]]
+    there: Callable[[ChannelToWorker, PluginMetrics], T]
+    answer: Answer = unknown_message
+    ended: Callable[[], None] = lambda: None
 
     @classmethod
     def of(cls, make: Callable[[], T]) -> Self:
         """`make` creates it anywhere, and can be pickled."""
-        return cls(make, lambda: make)
+        return cls(make, partial(_made_by, make))
+
+
+def _made_by(make: Callable[[], T], _channel: ChannelToWorker, _metrics: PluginMetrics) -> T:
+    return make()
 
 
 class PluginObject(Generic[T]):
@@ -83,6 +93,9 @@ class PluginObject(Generic[T]):
         self._in_progress: tuple[str, float] | None = None  # a call in the process
         self._stopping = False
         self._killed = False
+        self._channel: Channel | None = None
+        self._levels: Levels = {}  # of the process
+        self._levels_at = 0.0
 
     @property
     def is_here(self) -> bool:
@@ -142,8 +155,10 @@ class PluginObject(Generic[T]):
         return self._process
 
     def _call_there(self, process: OwnProcess, method: str, arguments: tuple[Any, ...]) -> Any:
-        make = b"" if self._made else cloudpickle.dumps(self._maker.there())
-        call = _Call(self._token, method, make, cloudpickle.dumps(arguments))
+        make, address = b"", None
+        if not self._made:
+            make, address = cloudpickle.dumps(self._maker.there), self._open_channel()
+        call = _Call(self._token, method, make, address, self._changed_levels(), cloudpickle.dumps(arguments))
         self._in_progress = method, time.monotonic()
         try:
             result, figures = process.run(call)
@@ -158,12 +173,32 @@ class PluginObject(Generic[T]):
             self._owner.metrics.merge(figures)
         return result
 
+    def _open_channel(self) -> Address:
+        self._close_channel()
+        channel = self._channel = Channel(
+            self._owner.about, self._owner.metrics, self._maker.answer, self._maker.ended)
+        return channel.address
+
+    def _close_channel(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def _changed_levels(self) -> Levels | None:
+        """The worker's levels for loggers, if the process has others; for at most a second it may have."""
+        now = time.monotonic()
+        if self._made and now - self._levels_at < _LEVELS_S:
+            return None
+        former, self._levels, self._levels_at = self._levels if self._made else None, current_levels(), now
+        return self._levels if self._levels != former else None
+
     def _drop_process(self) -> None:
         self._lost, self._made, self._process = self._lost or self._made, False, None
 
     def end(self) -> None:
         """Gives it up, and ends its process."""
         self._here, self._made = None, False
+        self._close_channel()
         process, self._process = self._process, None
         if process is not None:
             process.close()
@@ -214,36 +249,43 @@ class PluginObject(Generic[T]):
 
 
 class _Call(NamedTuple):
-    """A call of the object of this process, which the first one creates with `make`. That and `arguments` are pickled;
-    `make` is empty if the object exists.
+    """A call of the object of this process, which the first one creates with `make`, with a channel to `address`.
+    `make` and `arguments` are pickled; `make` is empty if the object exists. `levels`: the worker's levels of loggers,
+    None if the process has them.
     """
 
     token: str
     method: str
     make: bytes
+    address: Address | None
+    levels: Levels | None
     arguments: bytes
 
     def run(self) -> tuple[Any, Figures | None]:
         """Returns the result, and the metrics that the plugin has recorded since the last result."""
         if _objects.keys() - {self.token}:
             raise ConnectError("this process belongs to another task")
-        work_for(process_metrics)
+        work_for(_metrics)
+        if self.levels is not None:
+            set_levels(self.levels)
         try:
-            if not _objects:
+            if not _objects and self.address is not None:
                 dedicate()
                 _refuse_sessions()
-                _objects[self.token] = cloudpickle.loads(self.make)()
+                channel = ChannelToWorker(self.address)
+                logging.getLogger().addHandler(RelayHandler(channel.send))
+                _objects[self.token] = cloudpickle.loads(self.make)(channel, _metrics)
             result = getattr(_objects[self.token], self.method)(*cloudpickle.loads(self.arguments))
         except Exception as error:
             for cause in _causes(error):
                 if isinstance(cause, WorkerSparkNeededError):
                     raise cause from None
             raise
-        return result, process_metrics.take()
+        return result, _metrics.take()
 
 
 _objects: Final[dict[str, Any]] = {}  # of this process, if it belongs to a task: one, by its token
-process_metrics: Final = PluginMetrics()  # of the object of this process, since they were last sent to the worker
+_metrics: Final = PluginMetrics()  # of the object of this process, since they were last sent to the worker
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

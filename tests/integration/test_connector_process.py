@@ -16,6 +16,7 @@ import psutil
 import pytest
 from pyspark import SparkContext
 
+from heeler.worker.logs import subject
 from spark_tasks.errors import ConfigError, ConnectError, DataError, RetriableError
 from spark_tasks.metrics.plugins import PluginMetrics, Series
 from spark_tasks.plugin_processes.connector_process import ConnectorProcess
@@ -156,6 +157,25 @@ def test_what_a_connector_tells_the_worker_arrives(rig: Rig) -> None:
     rig.order("count")
     wait_until(lambda: rig.context.metrics.figures().values == {Series("orders", "counter"): (1.0, 0.0)},
                what="the metric")
+
+
+def test_its_log_lines_are_the_workers_and_so_are_the_levels(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    def lines() -> list[str]:
+        return [r.getMessage() for r in caplog.records if r.name == "tests.rigs.monitoring_connector"]
+
+    caplog.set_level(logging.INFO)
+    connector = rig.instance()
+    connector.start()
+    wait_until(lambda: lines() == ["info: start"], what="the line")
+    [record] = [r for r in caplog.records if r.getMessage() == "info: start"]
+    assert (subject(record), record.process) == (("c", None), rig.pids()[0])
+    caplog.set_level(logging.DEBUG, "tests.rigs.monitoring_connector")
+
+    def asked() -> bool:
+        connector.task_configs(1)
+        return "debug: task_configs" in lines()
+
+    wait_until(asked, what="the process to have the new level")
 
 
 def test_an_error_of_the_offsets_topic_reaches_the_connector(rig: Rig) -> None:

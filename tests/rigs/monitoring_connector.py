@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -17,9 +18,13 @@ from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.plugins.api import Options, SourceConnector
 
+_logger = logging.getLogger(__name__)
+
 
 def say(config: Options, what: str) -> None:
-    """Adds a line to the file `calls` in the connector's folder."""
+    """Adds a line to the file `calls` in the connector's folder, and to the log."""
+    _logger.debug("debug: %s", what)
+    _logger.info("info: %s", what)
     with Path(config["folder"], "calls").open("a") as calls:
         calls.write(f"{what} {os.getpid()}\n")
 
