@@ -232,7 +232,7 @@ class OffsetRequests:
         """Returns whether the connector has altered offsets in the external system."""
         altered: bool
         if is_third_party(plugin.alter_offsets):
-            altered = self._calls(request.connector).call(plugin.alter_offsets, dict(config), offsets)
+            altered = self._calls(request.connector).call(plugin, plugin.alter_offsets, dict(config), offsets)
         else:
             altered = plugin.alter_offsets(config, offsets)
         return altered

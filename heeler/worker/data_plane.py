@@ -22,6 +22,7 @@ from heeler.worker.part_settings import executor_settings
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.metrics.task import TaskMetrics
+from spark_tasks.plugin_processes.call_limit import CallLimit
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.connector_instance import ConnectorInstance, on_worker, third_party_methods
 from spark_tasks.plugins.third_party import Calls
@@ -51,6 +52,7 @@ class DataPlane:
         self._lock = threading.Lock()
         self._closed = False
         self._engine: Future[AnyEngine] = Future()
+        self._call_limit = CallLimit()
 
     def start_engine(self) -> None:
         """Starts the processes that run splits, in the background."""
@@ -95,7 +97,7 @@ class DataPlane:
         """What calls functions of third parties' plugins for a connector."""
         from spark_tasks.plugin_processes.plugin_calls import PluginCalls  # noqa: PLC0415 - see the module
 
-        return PluginCalls(self._engine.result, connector)
+        return PluginCalls(self._engine.result, self._call_limit, connector)
 
     def connector(self, connector: type[Connector], config: Mapping[str, str], context: ConnectorContext,
                   lost: Callable[[], None]) -> ConnectorInstance:

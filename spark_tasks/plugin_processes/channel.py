@@ -70,29 +70,26 @@ class Channel:
         self._ended = ended
         self._closed = False
         self._second, self._handled = 0, 0
-        self._connection: socket.socket | None = None
         self._folder, self._listener = _listen()
         self.address = Address(str(self._folder / "s"), secrets.token_bytes(_TOKEN_BYTES))
         name = about if isinstance(about, str) else f"{about[0]}-{about[1]}"
         threading.Thread(target=self._serve, name=f"channel-{name}", daemon=True).start()
 
     def close(self) -> None:
-        """Ends the connection. Does not wait."""
+        """The process is being ended: only its last log lines and metrics are still taken. Does not wait."""
         self._closed = True
-        for sock in (self._listener, self._connection):
-            if sock is not None:
-                with suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # for a process that has not connected
 
     def _serve(self) -> None:
         with suppress(OSError):  # it is closed, or the process has ended
             try:
-                self._connection = self._accept()
+                connection = self._accept()
             finally:
                 self._listener.close()
                 shutil.rmtree(self._folder, ignore_errors=True)
-            with self._connection as connection:
-                while not self._closed:
+            with connection:
+                while True:
                     self._handle(connection, _received(connection))
         if not self._closed:
             self._ended()
@@ -135,7 +132,7 @@ class Channel:
                 log_here(value, self._about)
             case "metrics":
                 self._metrics.merge(value)
-            case _:
+            case _ if not self._closed:
                 return self._answer(kind, value)
         return None
 

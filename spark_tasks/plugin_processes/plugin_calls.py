@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from spark_tasks.metrics.plugins import PluginMetrics
+from spark_tasks.plugin_processes.call_limit import CallLimit
 from spark_tasks.plugin_processes.plugin_object import Maker, Owner, PluginObject
 from spark_tasks.task import Engine
 
@@ -24,18 +25,23 @@ def owner_of(engine: Engine, connector: str, metrics: PluginMetrics) -> Owner:
 class PluginCalls:
     """Calls for one connector. `kill` may be called on any thread, the rest on one."""
 
-    def __init__(self, engine: Callable[[], Engine], connector: str) -> None:
-        """`engine` may wait for its start, and raises the error of it."""
+    def __init__(self, engine: Callable[[], Engine], limit: CallLimit, connector: str) -> None:
+        """`engine` may wait for its start, and raises the error of it. `limit`: that of the worker."""
         self._engine = engine
+        self._limit = limit
         self._connector = connector
         self._lock = threading.Lock()
         self._current: PluginObject[_Function] | None = None
         self._killed = False
 
-    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+    def call(self, plugin: type[Any], function: Callable[..., T], *arguments: Any) -> T:
         """Returns what the function returns, both of which can be pickled. Raises what it raises, and a RetriableError
-        if its process ends, or is killed.
+        if its process ends, or is killed. Waits while too many calls of the plugin run.
         """
+        with self._limit.take(plugin, lambda: self._killed):
+            return self._call(function, *arguments)
+
+    def _call(self, function: Callable[..., T], *arguments: Any) -> T:
         called = PluginObject(owner_of(self._engine(), self._connector, PluginMetrics()),
                               Maker.of(partial(_Function, function)))
         with self._lock:

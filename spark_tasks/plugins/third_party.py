@@ -12,6 +12,7 @@ from spark_tasks import spaces
 _OURS: Final = ("spark_tasks", "heeler")  # classes of heeler.java_host represent Java's, which run in a host
 
 
+
 def is_third_party(code: Any) -> bool:
     """Returns whether a class, a function or the class of an object is not heeler's own."""
     module = str(getattr(code, "__module__", None) or type(code).__module__)
@@ -21,8 +22,8 @@ def is_third_party(code: Any) -> bool:
 class Calls(Protocol):
     """Calls functions of third parties where they cannot harm the worker. `kill` may be called on any thread."""
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Returns what the function returns, or raises what it raises."""
+    def call(self, plugin: type[Any], function: Callable[..., Any], *arguments: Any) -> Any:
+        """Returns what the function, which runs code of the plugin, returns, or raises what it raises."""
 
     def kill(self) -> None:
         """Ends a call in progress, which raises a ConnectError, and so do later ones."""
@@ -35,7 +36,7 @@ class CallsHere(Calls):
         """`connector`: as for MakeCalls."""
 
     @override
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def call(self, plugin: type[Any], function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
 
     @override

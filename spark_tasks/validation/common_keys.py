@@ -44,7 +44,7 @@ class Subject:
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Calls a function of the plugin, apart if it is a third party's."""
-        return self.apart(function, *arguments) if is_third_party(function) else function(*arguments)
+        return (self.apart if is_third_party(function) else call_here)(self.plugin.cls, function, *arguments)
 
     @property
     def is_sink(self) -> bool:

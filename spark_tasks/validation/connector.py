@@ -142,8 +142,8 @@ def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
         note_nulls({key: value for key, value in subject.props.items() if key in found}, found)
         return definition, found
     foreign = is_third_party(subject.plugin.cls.validate) or has_third_party_functions(definition)
-    validate = subject.apart if foreign else call_here
-    values: dict[str, ConfigValue] = validate(_own_values, subject.plugin.name, subject.plugin.cls, dict(subject.props))
+    call, plugin = subject.apart if foreign else call_here, subject.plugin
+    values: dict[str, ConfigValue] = call(plugin.cls, _own_values, plugin.name, plugin.cls, dict(subject.props))
     return definition, values
 
 

@@ -17,10 +17,12 @@ from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins, Plug
 from spark_tasks.plugins.third_party import is_third_party
 
 Apart = Callable[..., Any]
-"""Calls a function of a third party's plugin, with arguments, where it cannot harm the worker."""
+"""Calls a function that runs code of a third party's plugin where it cannot harm the worker. Arguments: the plugin's
+class, the function, and the function's arguments.
+"""
 
 
-def call_here(function: Callable[..., Any], *arguments: Any) -> Any:
+def call_here(_plugin: type[Any], function: Callable[..., Any], *arguments: Any) -> Any:
     """The Apart where there is no worker that could be harmed."""
     return function(*arguments)
 
@@ -129,7 +131,7 @@ def examiner_of(plugin: Plugin, apart: Apart) -> Callable[[Mapping[str, Any]], l
     definition = config_def_of(plugin)
     if definition is None or not has_third_party_functions(definition):
         return None
-    return partial(apart, _values_of, plugin.cls)
+    return partial(apart, plugin.cls, _values_of, plugin.cls)
 
 
 def has_third_party_functions(definition: ConfigDef) -> bool:

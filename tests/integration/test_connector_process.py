@@ -19,6 +19,7 @@ from pyspark import SparkContext
 from heeler.worker.logs import subject
 from spark_tasks.errors import ConfigError, ConnectError, DataError, RetriableError
 from spark_tasks.metrics.plugins import PluginMetrics, Series
+from spark_tasks.plugin_processes.call_limit import CallLimit
 from spark_tasks.plugin_processes.connector_process import ConnectorProcess
 from spark_tasks.plugin_processes.plugin_calls import PluginCalls
 from spark_tasks.plugins.api import Connector, ConnectorContext
@@ -275,28 +276,33 @@ def test_a_connector_that_needs_a_session_for_its_configurations_starts_again_on
         ("start", False), ("task_configs", False), ("start", True), ("task_configs", True)]
 
 
-def test_a_function_of_a_plugin_is_called_in_a_process_that_ends_with_the_call(rig: Rig) -> None:
-    calls = PluginCalls(lambda: rig.engine, "c")
-    assert calls.call(StatelessConnector.validate, {"folder": str(rig.folder)}) == {"folder": ["too far away"]}
+def test_a_function_of_a_plugin_is_called_in_a_process_that_ends_with_the_call(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = PluginCalls(lambda: rig.engine, CallLimit(), "c")
+    caplog.set_level(logging.INFO)
+    found = calls.call(StatelessConnector, StatelessConnector.validate, {"folder": str(rig.folder)})
+    assert found == {"folder": ["too far away"]}
+    wait_until(lambda: "info: validate" in caplog.text, what="its last line")
     rig.wait_ended()
 
 
 def test_a_function_that_hangs_is_killed(rig: Rig) -> None:
-    calls = PluginCalls(lambda: rig.engine, "c")
+    calls = PluginCalls(lambda: rig.engine, CallLimit(), "c")
     config = {"folder": str(rig.folder), "validate": "hold"}
-    thread, raised = in_thread(lambda: calls.call(StatelessConnector.validate, config))
+    thread, raised = in_thread(lambda: calls.call(StatelessConnector, StatelessConnector.validate, config))
     wait_until(rig.calls, what="the call")
     calls.kill()
     thread.join(SOON_S)
     assert [isinstance(error, RetriableError) for error in raised] == [True]
     rig.wait_ended()
     with pytest.raises(RetriableError):
-        calls.call(StatelessConnector.validate, config)
+        calls.call(StatelessConnector, StatelessConnector.validate, config)
     assert len(rig.calls()) == 1
 
 
 def test_a_function_that_ends_its_process_is_not_called_again(rig: Rig) -> None:
     config = {"folder": str(rig.folder), "validate": "exit"}
     with pytest.raises(RetriableError, match="the process of c-connector ended with exit code 7"):
-        PluginCalls(lambda: rig.engine, "c").call(StatelessConnector.validate, config)
+        PluginCalls(lambda: rig.engine, CallLimit(), "c").call(StatelessConnector, StatelessConnector.validate, config)
     assert len(rig.calls()) == 1

@@ -108,7 +108,7 @@ class Remote:
     def __init__(self, *, hangs=False):
         self.called, self.hangs, self.killed = [], hangs, threading.Event()
 
-    def call(self, function, *arguments):
+    def call(self, plugin, function, *arguments):  # noqa: ARG002
         self.called.append(function.__name__)
         if self.hangs:
             assert self.killed.wait(10)

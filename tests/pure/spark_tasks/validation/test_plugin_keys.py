@@ -70,8 +70,8 @@ CONFIG = {"name": "c", "connector.class": "FileStreamSink", "topics": "t", "file
 def test_the_keys_of_a_transform_are_validated_apart(given: dict[str, str], errors: list[str]) -> None:
     called: list[tuple[Any, ...]] = []
 
-    def apart(function: Callable[..., Any], *arguments: Any) -> Any:
-        called.append(arguments)
+    def apart(plugin: type[Any], function: Callable[..., Any], *arguments: Any) -> Any:
+        called.append((plugin, arguments))
         return function(*arguments)
 
     infos = validate_connector({**CONFIG, **given}, plugins=PLUGINS, worker=ValidationSettings(), apart=apart)
