@@ -132,8 +132,8 @@ class Channel:
                 log_here(value, self._about)
             case "metrics":
                 self._metrics.merge(value)
-            case _ if not self._closed:
-                return self._answer(kind, value)
+            case _:
+                return None if self._closed else self._answer(kind, value)
         return None
 
 
