@@ -1,5 +1,4 @@
 """`heeler offsets`: show, set and reset the offsets of connectors."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 
