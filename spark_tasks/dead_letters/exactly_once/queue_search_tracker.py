@@ -26,13 +26,13 @@ from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.exactly_once.plans import KnownLetters, QueueEnds, QueueSearchPlan, QueueSearchResult
 from spark_tasks.dead_letters.exactly_once.queue_search_sender import queue_ends
 from spark_tasks.dead_letters.exactly_once.tracker import LetterTracker, transactional_id
+from spark_tasks.dead_letters.offset_runs import MAX_METADATA
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
 
 _PREFIX: Final = "heeler-letters:"
 _FORM: Final = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
-_LONGEST: Final = 4096  # Kafka's default offset.metadata.max.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _advanced(mark: _Mark, position: int, found: QueueSearchResult | None) -> _M
 def metadata(ends: QueueEnds) -> str:
     """Returns metadata of a group's offset, which `parsed` reads. Raises ConnectError if it is too long for brokers."""
     text = _PREFIX + ",".join(map(str, ends))
-    if len(text) > _LONGEST:
+    if len(text) > MAX_METADATA:
         raise ConnectError(
             f"the dead letter queue has {len(ends)} partitions: too many for a sink that stores offsets itself, whose "
             "consumer group stores a position in each of them (errors.deadletterqueue.topic.name)"
