@@ -70,36 +70,37 @@ class QueueSearchTracker(LetterTracker):
         self, positions: Callable[[], Mapping[TopicPartition, int]], consumer: GroupConsumer,
         commit: Callable[[], None], timeout_ms: int,
     ) -> None:
-        if not self.active:
-            return
-        new, current = dict[TopicPartition, int](), positions()
-        missing = [partition for partition in current if partition not in self._marks]
-        for partition, text in (consumer.committed_metadata(missing) if missing else {}).items():
-            if (ends := parsed(text)) is not None:
-                # Even if the sink resumes before the group's offset: a reset of offsets leaves no metadata.
-                self._begin(partition, _Mark(current[partition], ends))
-        for partition, position in current.items():
-            known = [marks[partition] for marks in (self._marks, self._resume) if partition in marks]
-            known = known if self._repeats else known[:1]  # a position before the first one was set back
-            mark = next((mark for mark in known if mark.position <= position), None)
-            if mark is None:
-                new[partition] = position
-            else:
-                self._marks[partition] = mark
-        if new:
-            commit()  # or an older offset would be committed later
-            ends = queue_ends(self._errors)
-            consumer.commit(new, timeout_ms, metadata(ends))
-            for partition, position in new.items():
-                self._begin(partition, _Mark(position, ends))
+        super().look_up(positions, consumer, commit, timeout_ms)
         self._repeats = False
 
-    def _begin(self, partition: TopicPartition, mark: _Mark) -> None:
-        self._marks[partition] = self._resume[partition] = mark
+    @override
+    def _is_known(self, partition: TopicPartition) -> bool:
+        return partition in self._marks
 
     @override
-    def is_ready(self, partition: TopicPartition) -> bool:
-        return not self.active or partition in self._marks
+    def _restore(self, partition: TopicPartition, position: int, text: str) -> None:
+        if (ends := parsed(text)) is not None:
+            # Even if the sink resumes before the group's offset: a reset of offsets leaves no metadata.
+            self._mark(partition, _Mark(position, ends))
+
+    @override
+    def _continue_at(self, partition: TopicPartition, position: int) -> bool:
+        known = [marks[partition] for marks in (self._marks, self._resume) if partition in marks]
+        known = known if self._repeats else known[:1]  # a position before the first one was set back
+        mark = next((mark for mark in known if mark.position <= position), None)
+        if mark is not None:
+            self._marks[partition] = mark
+        return mark is not None
+
+    @override
+    def _begin(self, new: Mapping[TopicPartition, int], commit: Callable[[str], None]) -> None:
+        ends = queue_ends(self._errors)
+        commit(metadata(ends))
+        for partition, position in new.items():
+            self._mark(partition, _Mark(position, ends))
+
+    def _mark(self, partition: TopicPartition, mark: _Mark) -> None:
+        self._marks[partition] = self._resume[partition] = mark
 
     @override
     def plan(self, partition: TopicPartition) -> QueueSearchPlan | None:
