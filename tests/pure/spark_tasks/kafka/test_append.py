@@ -184,5 +184,5 @@ def test_a_partition_that_takes_no_records_for_long_is_named(started, monkeypatc
     appender = Appender(started(Broker([protocol.NotEnoughReplicasError.errno] * 3)), ME)
     appender.append("t", 0, raw([b"x"]))
     appender.flush()
-    assert [text for text in caplog.messages if text.startswith("Records for t-0 are sent again and again: ")
+    assert [text for text in caplog.messages if text.startswith("Records for partition t-0 are sent again and again: ")
             and "NotEnoughReplicas" in text]
