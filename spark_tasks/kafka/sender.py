@@ -14,7 +14,7 @@ import numpy as np
 from kafka.protocol.producer import ProduceRequest
 
 from spark_tasks.backoff import doubled
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, counted
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import (
@@ -319,7 +319,7 @@ class Sender:
             topic, partition = batch.where
             self._fail(
                 KafkaUnavailableError(
-                    f"{batch.count} records could not be appended to {topic}-{partition} "
+                    f"{counted(batch.count, 'record')} could not be appended to {topic}-{partition} "
                     f"within {self._delivery_timeout_ms:.0f} ms: {error}",
                 ),
             )

@@ -175,7 +175,7 @@ def test_the_appender_gives_up_after_the_delivery_timeout(started):
     broker = Broker([protocol.NotEnoughReplicasError.errno] * 1000)
     appender = Appender(started(broker), ME, delivery_timeout_ms=20)
     appender.append("t", 0, raw([b"x"]))
-    with pytest.raises(ConnectError, match="1 records could not be appended to t-0"):
+    with pytest.raises(ConnectError, match="1 record could not be appended to t-0"):
         appender.flush()
 
 
