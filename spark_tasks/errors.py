@@ -126,6 +126,11 @@ def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:half]}… {len(text) - 2 * half:,} characters omitted …{text[-half:]}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun for a message: no tasks, 1 task, 2 tasks."""
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+
+
 def short_trace(error: BaseException, masked: Callable[[str], str]) -> str:
     """Returns the error's stack trace with shortened messages. `masked`: hides secrets, before a cut divides one."""
     entries = map(masked, _formatted(error))

@@ -80,7 +80,6 @@ class Engine(Protocol):
         process that does not answer.
         """
 
-
     def own_process(self, task: str) -> Future[list[Any]] | None:
         """Asks for an executor process that only this task uses. The future has one result, an OwnProcess, or None if
         there may be no more. Returns None if processes run on other machines, or are Spark jobs.

@@ -4,12 +4,12 @@ configuration, which may be secrets.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from actors.assignment.protocol import Allocation
 from actors.herder.turn import Turn
-from spark_tasks.errors import shortened
+from spark_tasks.errors import counted, shortened
 from storage.config.state import (
     ClusterConfigState,
     ConfigChange,
@@ -38,7 +38,7 @@ def announce(turn: Turn, before: ClusterConfigState, changes: Sequence[ConfigCha
             case ConnectorRemoved(connector):
                 turn.log("INFO", "Connector deleted", connector)
             case TasksUpdated(connector) if connector not in turn.state.store.inconsistent:
-                count = counted(turn.state.store.tasks(connector), "task")
+                count = counted(len(turn.state.store.tasks(connector)), "task")
                 turn.log("INFO", f"Task configurations changed: {count}", connector)
             case TargetStateChanged(connector):
                 target = turn.state.store.target_state(connector)
@@ -74,11 +74,6 @@ def difference(before: ClusterConfigState, after: ClusterConfigState) -> str:
     return "; ".join(f"{what}: {named(names)}" for what, names in found if names) or "configurations changed"
 
 
-def counted(things: Collection[object], name: str) -> str:
-    """The number of things with its noun: no tasks, 1 task, 2 tasks."""
-    return f"{len(things) or 'no'} {name}{'' if len(things) == 1 else 's'}"
-
-
 def named(things: Iterable[object]) -> str:
     """The first few names, and how many others there are."""
     names = iter(things)
@@ -90,7 +85,7 @@ def named(things: Iterable[object]) -> str:
 def sizes(allocation: Allocation, *, names: bool = False) -> str:
     """How many connectors and tasks there are, with their first few names: 1 connector and 2 tasks (a, a-0, a-1)."""
     kinds = ((allocation.connectors, "connector"), (allocation.tasks, "task"))
-    found = " and ".join(counted(things, name) for things, name in kinds if things)
+    found = " and ".join(counted(len(things), name) for things, name in kinds if things)
     if not found:
         return "nothing"
     return f"{found} ({named((*allocation.connectors, *allocation.tasks))})" if names else found

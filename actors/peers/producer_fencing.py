@@ -18,7 +18,7 @@ from actors.herder.events import ProducersFenced
 from actors.messages.correlation_ids import OpId
 from actors.ticker import Ticker
 from spark_tasks.config.client_properties import Kind, WorkerClients, client_properties, same_brokers
-from spark_tasks.errors import ConnectError, plugin_code
+from spark_tasks.errors import ConnectError, counted, plugin_code
 from storage.daemon_pool import DaemonPool
 from storage.ids import Config, ConnectorName
 
@@ -126,7 +126,8 @@ class ProducerFencing:
             for_each(fence_one, transactional_ids)
         finally:
             cluster.close()
-        _logger.info("Fenced %d producers of former tasks", len(transactional_ids), extra={"heeler_about": connector})
+        _logger.info("Fenced %s of former tasks", counted(len(transactional_ids), "producer"),
+                     extra={"heeler_about": connector})
 
 
 def for_each(call: Callable[[str], object], items: Sequence[str]) -> None:

@@ -1,5 +1,4 @@
 """`heeler broker`: a single-node Kafka broker."""
-# ruff: noqa: PLC0415 - imports happen inside the command, so that others start fast
 
 from __future__ import annotations
 

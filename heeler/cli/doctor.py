@@ -1,5 +1,4 @@
 """`heeler doctor`: finds problems of an installation, and gives advice."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 

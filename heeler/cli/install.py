@@ -1,5 +1,4 @@
 """`heeler plugins install`: Java plugins from Maven Central."""
-# ruff: noqa: PLC0415  (imports inside the commands: the command line has to start fast)
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """`heeler run`: one connector in the foreground, without a cluster, for developing it."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """`heeler topics`: prints the records of topics."""
-# ruff: noqa: PLC0415  (imports inside the commands: the command line has to start fast)
 
 from __future__ import annotations
 

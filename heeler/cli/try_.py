@@ -1,5 +1,4 @@
 """`heeler try`: runs a few records through a connector's configuration, without leaving anything behind."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """`heeler warm`: what makes later starts faster."""
-# ruff: noqa: PLC0415 - imports happen inside the command, so that others start fast
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """`heeler worker`: one distributed worker in this process."""
-# ruff: noqa: PLC0415 - imports happen inside the command, so that others start fast
 
 from __future__ import annotations
 

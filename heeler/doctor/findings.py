@@ -26,11 +26,6 @@ class Finding:
     message: str
 
 
-def counted(number: int, noun: str) -> str:
-    """1 partition, 2 partitions."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 Check = Callable[[], Iterable[Finding]]
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from heeler.doctor.findings import Finding, Verdict, counted
+from heeler.doctor.findings import Finding, Verdict
 from heeler.worker.config import WorkerConfig
 from heeler.worker.startup import checked_plugins, java_runtime
-from spark_tasks.errors import ConfigError
+from spark_tasks.errors import ConfigError, counted
 from spark_tasks.plugins import Kind
 
 if TYPE_CHECKING:

@@ -121,7 +121,7 @@ class Feed:
                 self._positions.recheck()  # the next `ranges` are without this one and all others that do not respond
                 if not some:
                     raise
-                _logger.warning("%s-%d is currently unavailable: %s", *place, error)
+                _logger.warning("Partition %s-%d is currently unavailable: %s", *place, error)
                 return
 
     def _may_read(self, place: TopicPartition) -> bool:

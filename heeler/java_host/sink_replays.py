@@ -25,7 +25,7 @@ from heeler.java_host.session import Session, unexpected
 from spark_tasks.dead_letters.refusals import Refused
 from spark_tasks.dead_letters.replay.request import ReplayOrder
 from spark_tasks.dead_letters.replay.task_replays import Replays
-from spark_tasks.errors import BusyError, ConfigError, ConnectError
+from spark_tasks.errors import BusyError, ConfigError, ConnectError, counted
 from spark_tasks.host_frames import Batch
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.membership import GroupConsumer
@@ -167,8 +167,8 @@ class JavaSinkReplays(Replays):
             topic, partition = first.missing[0]
             raise NotStoredError(
                 f"the connector has not confirmed within {self._stored_s:.0f} s that it has stored the records of "
-                f"{len(first.missing)} partitions (such as {topic}-{partition}): its preCommit did not return their "
-                "offsets. They were put, but count as not replayed")
+                f"{counted(len(first.missing), 'partition')} (such as {topic}-{partition}): its preCommit did not "
+                "return their offsets. They were put, but count as not replayed")
 
     def _end(self, consumer: GroupConsumer) -> None:
         """Ends the range: the plugin has stored all of its records, and the letters of the others are written."""

@@ -11,7 +11,7 @@ from heeler.worker.config import WorkerConfig
 from spark_tasks.config.types import Type, parse_type
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.admin import KafkaAdmin
-from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.client_config import DEFAULTS, client_settings
 from storage.log.interface import PrivilegedWriter
 from storage.log.internal_topics import connector_offsets, ensure_topics, internal_topics
 from storage.log.privileged_writer import KafkaPrivilegedWriter
@@ -113,5 +113,5 @@ def _unreachable(config: WorkerConfig, error: ConnectError) -> ConnectError:
 
 def _admin(settings: Mapping[str, Any], client_id: str, timeout_ms: int) -> KafkaAdmin:
     return KafkaAdmin.connect({
-        "reconnect_backoff_max_ms": 1000, "bootstrap_timeout_ms": timeout_ms, **settings, "client_id": client_id,
+        **DEFAULTS, "bootstrap_timeout_ms": timeout_ms, **settings, "client_id": client_id,
     })

@@ -53,6 +53,7 @@ class WorkerLoggers:
         if len(namespace) > LONGEST_NAME:
             raise ConfigError(f"its name has {len(namespace):,} characters; at most {LONGEST_NAME:,} are allowed")
         namespace = _named(namespace)
+        _logger.info("Setting the level of logger %s, and of those below it, to %s", namespace, level_name(number))
         with self._lock:
             names = self._names()
             below = names if namespace == ROOT else [n for n in names if n.startswith(namespace + ".")]

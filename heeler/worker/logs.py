@@ -64,7 +64,6 @@ class ConnectFormatter(LineFormatter):
     @override
     def format(self, record: logging.LogRecord) -> str:
         """The line, with the connector and task that it is about."""
-        record.connect_level = level_name(record.levelno)
         record.connect_context = _prefix(record)
         return super().format(record)
 

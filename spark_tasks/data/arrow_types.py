@@ -147,3 +147,19 @@ def _from_arrow(arrow: pa.DataType) -> Schema:
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
         return Schema(Type.ARRAY, value=from_arrow(arrow.value_type, arrow.value_field.nullable))
     raise DataError(f"Arrow type {arrow} has no equivalent in Kafka Connect")
+
+
+def with_child_types(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Returns a struct, map or list whose children have the types that `change` returns for theirs; another type as it
+    is.
+    """
+    def changed(field: pa.Field) -> pa.Field:
+        return field.with_type(change(field.type))
+
+    if pa.types.is_struct(kind):
+        return pa.struct(map(changed, kind))
+    if pa.types.is_map(kind):
+        return pa.map_(changed(kind.key_field), changed(kind.item_field))
+    if pa.types.is_list(kind):
+        return pa.list_(changed(kind.value_field))
+    return kind

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_tasks.data.arrow_types import from_arrow, to_arrow
+from spark_tasks.data.arrow_types import from_arrow, to_arrow, with_child_types
 from spark_tasks.data.columns import SCHEMA_KEY, struct_array
 from spark_tasks.data.schema import to_text
 from spark_tasks.errors import ConnectError, DataError
@@ -34,13 +34,10 @@ def plain(array: pa.Array) -> pa.Array:
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.BaseExtensionType):
         return _plain_type(kind.storage_type)
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        key, item = kind.key_field, kind.item_field
-        return pa.map_(key.with_type(_plain_type(key.type)), item.with_type(_plain_type(item.type)))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    if pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _plain_type(pa.list_(kind.value_field))
+    if pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_list(kind):
+        return with_child_types(kind, _plain_type)
     return _plain_scalar(kind)
 
 
@@ -92,11 +89,4 @@ def _known_to_spark(kind: pa.DataType) -> pa.DataType:
     """Replaces times of day in milliseconds, as Connect has them, with nanoseconds, which Spark requires."""
     if pa.types.is_time32(kind):
         return pa.time64("ns")
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_known_to_spark(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        key, item = kind.key_field, kind.item_field
-        return pa.map_(key.with_type(_known_to_spark(key.type)), item.with_type(_known_to_spark(item.type)))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_known_to_spark(kind.value_type)))
-    return kind
+    return with_child_types(kind, _known_to_spark)

@@ -15,6 +15,8 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.security.key_stores import certificates, identity, is_pem, pem_text, read_store
 from spark_tasks.kafka.security.tls import Pem, PemText, Tls
 
+DEFAULTS: Final = {"reconnect_backoff_max_ms": 1000}
+"""Of clients that have to reconnect soon: Kafka's default, as the library would wait for up to 30 s."""
 _ANY: Final = "consumer"  # its keys of connections, which all clients have, are those of the others
 _STORES: Final = ("PEM", "PKCS12", "JKS")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

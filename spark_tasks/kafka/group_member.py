@@ -26,6 +26,7 @@ from kafka.structs import MemberState
 from typing_extensions import override
 
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.kafka.client_config import DEFAULTS
 from spark_tasks.kafka.client_metrics import ClientMetrics
 from spark_tasks.kafka.errors import KafkaRefusedError, KafkaUnavailableError, join_refusal
 from spark_tasks.kafka.io_future import IoFuture
@@ -36,7 +37,7 @@ _logger = logging.getLogger(__name__)
 _SETTLING_S: Final = 3.0  # a rebalance is often followed by another one: heartbeats are frequent for this long
 _SETTLING_INTERVAL_S: Final = 0.1
 _CLIENT_DEFAULTS: Final = {
-    "reconnect_backoff_max_ms": 1000,  # Kafka's default; with the library's, reconnecting may take up to 30 s
+    **DEFAULTS,
     "receive_message_max_bytes": 100_000_000,  # the leader receives the metadata of all members
 }
 _CHANGED: Final = (

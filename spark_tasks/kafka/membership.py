@@ -100,7 +100,7 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
                 if part.error_code != protocol.UnknownTopicOrPartitionError.errno:
                     self._unknown.pop(place, None)
                 elif now - self._unknown.setdefault(place, now) > _UNKNOWN_S:
-                    _logger.warning("The offset of %s-%d is not committed: the topic was deleted", *place)
+                    _logger.warning("The offset of partition %s-%d is not committed: the topic was deleted", *place)
                     part.error_code = 0
                     del self._unknown[place]
         super()._handle_offset_commit_response(offsets, send_time, response)

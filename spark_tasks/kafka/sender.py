@@ -14,7 +14,7 @@ import numpy as np
 from kafka.protocol.producer import ProduceRequest
 
 from spark_tasks.backoff import doubled
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, counted
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import (
@@ -184,7 +184,8 @@ class Sender:
                 await self._cluster.find_leader(*partition, Deadline(min(left_ms, _LEADER_TIMEOUT_MS)))
             except (ConnectError, protocol.KafkaError, OSError) as error:
                 if is_retriable(error) and left_ms > _LEADER_TIMEOUT_MS:
-                    _waiting.log(_logger, logging.WARNING, "Records wait for a leader of %s-%d: %s", *partition, error)
+                    _waiting.log(_logger, logging.WARNING, "Records wait for a leader of partition %s-%d: %s",
+                                 *partition, error)
                     continue
                 self._fail(translated(error, f"finding the leader of {partition[0]}-{partition[1]}", needs=_WRITE))
             break
@@ -318,13 +319,13 @@ class Sender:
             topic, partition = batch.where
             self._fail(
                 KafkaUnavailableError(
-                    f"{batch.count} records could not be appended to {topic}-{partition} "
+                    f"{counted(batch.count, 'record')} could not be appended to {topic}-{partition} "
                     f"within {self._delivery_timeout_ms:.0f} ms: {error}",
                 ),
             )
             return
         if time.monotonic() - batch.since > LONG_S:
-            _waiting.log(_logger, logging.WARNING, "Records for %s-%d are sent again and again: %s",
+            _waiting.log(_logger, logging.WARNING, "Records for partition %s-%d are sent again and again: %s",
                          *batch.where, error)
         if _may_have_moved(error):
             self._cluster.forget_leaders(batch.where[0])

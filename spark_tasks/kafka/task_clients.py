@@ -14,7 +14,7 @@ from spark_tasks.config.client_values import client_value, given_value
 from spark_tasks.config.connector_keys import tasks_max, topics_of
 from spark_tasks.errors import ConfigError
 from spark_tasks.java.regex import compile_java
-from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.client_config import DEFAULTS, client_settings
 from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.group_settings import ConsumerSettings, assignors
 
@@ -23,10 +23,8 @@ Reset = Literal["earliest", "latest", "none"] | timedelta
 
 
 def connection_settings(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Returns kafka-python's connection settings. Tasks with equal settings share connections. As in Java's clients,
-    the reconnect backoff is at most a second (kafka-python's default is 30 s).
-    """
-    return {"reconnect_backoff_max_ms": 1000, **client_settings(properties)}
+    """Returns kafka-python's connection settings. Tasks with equal settings share connections."""
+    return {**DEFAULTS, **client_settings(properties)}
 
 
 def isolation(properties: Mapping[str, str]) -> Isolation:

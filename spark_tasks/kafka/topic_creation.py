@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from spark_tasks.config.client_properties import WorkerClients, client_properties
 from spark_tasks.config.topic_groups import TopicGroups, TopicSettings
+from spark_tasks.errors import counted
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.errors import UnknownTopicError
 from spark_tasks.kafka.task_clients import connection_settings
@@ -48,7 +49,8 @@ def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) ->
 
     with closing(KafkaAdmin.connect(admin, f"creating topic {topic}")) as client:
         if client.create_topic(topic, wanted.partitions, wanted.replication_factor, wanted.configs, wait=True):
-            count = "the default number of" if wanted.partitions < 0 else wanted.partitions
-            _logger.info("Created topic %s with %s partition%s", topic, count, "" if count == 1 else "s")
+            number = wanted.partitions
+            some = "the default number of partitions" if number < 0 else counted(number, "partition")
+            _logger.info("Created topic %s with %s", topic, some)
         else:
             _logger.debug("Another client has created topic %s in the meantime", topic)

@@ -9,6 +9,7 @@ from typing import Final
 from typing_extensions import override
 
 from spark_tasks.errors import shortened, text_of
+from spark_tasks.process.log_levels import level_name
 
 TEXT: Final = "text"
 JSON: Final = "json"
@@ -48,6 +49,7 @@ class FormattingFilter(logging.Filter):
 
 class LineFormatter(logging.Formatter):
     """Formats a record as one line. A traceback, or the text `below` in `extra`, follows in indented lines.
+    `connect_level` in a layout is Kafka Connect's name of the level.
 
     Names, values and plugins' messages may contain any characters. Those that end a line, move the cursor or change the
     writing direction become escape sequences. So every line that does not start with a space was logged by heeler.
@@ -58,6 +60,7 @@ class LineFormatter(logging.Formatter):
         """Returns the line, and the indented lines below it."""
         record.message = shortened(record.getMessage(), MAX_TEXT)
         record.asctime = self.formatTime(record)
+        record.connect_level = level_name(record.levelno)
         lines = [escaped(self.formatMessage(record))]
         # A filter may have formatted the traceback already, without secrets.
         trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.client_config import DEFAULTS
 from spark_tasks.kafka.topic_producer import TransactionalTopicProducer
 from storage.daemon_pool import DaemonPool
 from storage.errors import PrivilegedWriteError
@@ -30,7 +31,7 @@ class KafkaPrivilegedWriter(PrivilegedWriter):
     def __init__(self, topic: str, clients: Mapping[str, Any], *, transactional_id: str, client_id: str) -> None:
         self._topic = topic
         self._settings = {
-            "reconnect_backoff_max_ms": 1000,
+            **DEFAULTS,
             **clients,
             "client_id": client_id,
             "transactional_id": transactional_id,

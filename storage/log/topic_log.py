@@ -22,6 +22,7 @@ from typing_extensions import override
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import complete, error_of, fail
 from spark_tasks.kafka.admin import KafkaAdmin
+from spark_tasks.kafka.client_config import DEFAULTS
 from spark_tasks.kafka.consumer_records import EndMark
 from spark_tasks.kafka.errors import KafkaTimedOutError
 from spark_tasks.kafka.topic_producer import Appended, TopicProducer
@@ -63,11 +64,7 @@ class KafkaTopicLog(TopicLog):
         self._topic = topic
         self._open_admin = admin
         self._admin: KafkaAdmin | None = None
-        self._shared = {
-            "reconnect_backoff_max_ms": 1000,  # as in Kafka Connect; the library's 30 s would delay reconnecting
-            **clients,
-            "client_id": client_id,
-        }
+        self._shared = {**DEFAULTS, **clients, "client_id": client_id}
         self._freshness = Freshness(session_s)
         self._committed = read_committed
         self._producer_settings = {

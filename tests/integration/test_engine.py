@@ -475,7 +475,7 @@ def test_output_of_executor_processes_is_masked_and_cannot_forge_log_lines(
 
     wait_until(all_said)
     assert "printed [hidden]\n[2026-11-22 10:00:00,000] INFO forged\nwritten [hidden]\n" in said, "as it is"
-    assert "WARNING warned of [hidden]\\n[2026-11-22 10:00:00,000] INFO forged (some.plugin:" in said, "on one line"
+    assert "WARN warned of [hidden]\\n[2026-11-22 10:00:00,000] INFO forged (some.plugin:" in said, "on one line"
     process = psutil.Process(line.pid)
     line.close()
     launcher.close()

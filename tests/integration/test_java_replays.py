@@ -2,60 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.rigs.java_connectors import FILE_SINK, PLAIN, SLOW_S, committed, notes, noting
+from tests.rigs.java_connectors import FILE_SINK, PLAIN, committed, notes, noting
+from tests.rigs.replays import done, ended, mend, path_of, tolerant
 from tests.rigs.support import wait_until
-from tests.rigs.workers import Rig, shared
+from tests.rigs.workers import JSON, shared
 
 pytestmark = pytest.mark.integration
 
-JSON = "org.apache.kafka.connect.json.JsonConverter"
 TRANSFORMS = "org.apache.kafka.connect.transforms."
-
-
-def tolerant(queue: str) -> dict[str, str]:
-    return {
-        "errors.tolerance": "all", "errors.deadletterqueue.topic.name": queue,
-        "errors.deadletterqueue.topic.replication.factor": "1",
-        "errors.deadletterqueue.context.headers.enable": "true",
-    }  # fmt: skip
 
 
 @pytest.fixture
 def rig(java_worker, tmp_path):
     with shared(java_worker, tmp_path) as own:
         yield own
-
-
-def ended(rig: Rig, name: str, **order: Any) -> dict[str, Any]:
-    """The end of a replay."""
-    path = f"/connectors/{name}/dead-letters/replay"
-    assert rig.call("POST", path, order)["dry_run"] == order.get("dry_run", False)
-
-    def over() -> dict[str, Any] | None:
-        state: dict[str, Any] = rig.call("GET", path)
-        return None if state["state"] == "RUNNING" else state
-
-    return wait_until(over, SLOW_S, "the end of the replay")
-
-
-def done(rig: Rig, name: str, **order: Any) -> tuple[int, int, int]:
-    """How many letters a replay has replayed, has seen refused again, and has left."""
-    state = ended(rig, name, **order)
-    assert (state["state"], state["error"]) == ("DONE", None)
-    return state["replayed"], state["refused_again"], state["left"]
-
-
-def mend(rig: Rig, name: str, config: dict[str, str], tasks: int = 1) -> None:
-    """Change a connector; when it runs again, all of its tasks are new."""
-    rig.call("PUT", f"/connectors/{name}/stop")
-    rig.wait_states(name, ["STOPPED"])
-    rig.create(name, config)
-    rig.call("PUT", f"/connectors/{name}/resume")
-    rig.wait_states(name, ["RUNNING"] * (1 + tasks), SLOW_S)
 
 
 def test_letters_go_through_the_repaired_chain_into_a_java_file_sink(rig, topic_name):
@@ -76,7 +38,7 @@ def test_letters_go_through_the_repaired_chain_into_a_java_file_sink(rig, topic_
     rig.wait_lines(out, ["{n=1, at=0}", "{n=3, at=3}"])
     rig.wait_records(dead, 3)
     wait_until(lambda: committed(rig, name).get((topic_name, 0)) == 5, what="the offset of the last record")
-    assert "No replay" in str(rig.refused("GET", f"/connectors/{name}/dead-letters/replay"))
+    assert "No replay" in str(rig.refused("GET", path_of(name)))
     mend(rig, name, {**config, "transforms.cast.spec": "n:string"}, 2)
 
     dry = ended(rig, name, dry_run=True, values=True)
@@ -176,7 +138,7 @@ def test_a_sink_that_may_keep_offsets_itself_is_refused_unless_it_is_said_to_kee
     rig.kafka.send(topic_name, ["a", "bad"])
     rig.create(name, noting(rig, topic_name, **tolerant(dead)), ["RUNNING", "RUNNING"])
     rig.wait_records(dead, 1)
-    refused = rig.refused("POST", f"/connectors/{name}/dead-letters/replay", {})
+    refused = rig.refused("POST", path_of(name), {})
     assert (refused.status, "overrides open and preCommit" in str(refused)) == (400, True)
     assert ended(rig, name, dry_run=True)["would_replay"] == 1
     assert done(rig, name, keeps_no_offsets=True) == (1, 0, 0)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.rigs.java_connectors import FILE_SOURCE, SLOW_S, counting, offsets, wait_offset
+from tests.rigs.replays import done, ended, headers_of, mend, tolerant
 from tests.rigs.support import wait_until
-from tests.rigs.workers import Rig, shared
+from tests.rigs.workers import JSON, Rig, shared
 
 pytestmark = pytest.mark.integration
 
-JSON = "org.apache.kafka.connect.json.JsonConverter"
 CAST = "org.apache.kafka.connect.transforms.Cast$Value"
 ERRORS = "__connect.errors."
 
@@ -23,56 +21,12 @@ def rig(java_worker, tmp_path):
         yield own
 
 
-def tolerant(queue: str, **more: str) -> dict[str, str]:
-    return {
-        "errors.tolerance": "all", "errors.deadletterqueue.topic.name": queue,
-        "errors.deadletterqueue.topic.replication.factor": "1",
-        "errors.deadletterqueue.context.headers.enable": "true", **more,
-    }  # fmt: skip
-
-
 def casting(rig: Rig, topic: str, kind: str, **more: str) -> dict[str, str]:
     """A source of the lines of a file, which it casts."""
     return {
         "connector.class": FILE_SOURCE, "file": str(rig.folder / "lines"), "topic": topic, "value.converter": JSON,
         "value.converter.schemas.enable": "false", "transforms": "cast", "transforms.cast.type": CAST,
         "transforms.cast.spec": kind, **more}
-
-
-def ended(rig: Rig, name: str, **order: Any) -> dict[str, Any]:
-    """The end of a replay."""
-    path = f"/connectors/{name}/dead-letters/replay"
-    rig.call("POST", path, order)
-
-    def over() -> dict[str, Any] | None:
-        state: dict[str, Any] = rig.call("GET", path)
-        return None if state["state"] == "RUNNING" else state
-
-    return wait_until(over, SLOW_S, "the end of the replay")
-
-
-def done(rig: Rig, name: str, **order: Any) -> tuple[int, int, int]:
-    """How many letters a replay has replayed, has seen refused again, and has left."""
-    state = ended(rig, name, **order)
-    assert (state["state"], state["error"]) == ("DONE", None)
-    return state["replayed"], state["refused_again"], state["left"]
-
-
-def mend(rig: Rig, name: str, config: dict[str, str]) -> None:
-    """Change a connector; when it runs again, its task is new."""
-    rig.call("PUT", f"/connectors/{name}/stop")
-    rig.wait_states(name, ["STOPPED"])
-    rig.create(name, config)
-    rig.call("PUT", f"/connectors/{name}/resume")
-    rig.wait_states(name, ["RUNNING", "RUNNING"], SLOW_S)
-
-
-def values(rig: Rig, topic: str) -> list[str | None]:
-    return [None if m.value() is None else m.value().decode() for m in rig.kafka.messages(topic)]
-
-
-def headers_of(message: Any) -> dict[str, str]:
-    return {key: value.decode(errors="replace") for key, value in message.headers() or () if value is not None}
 
 
 def test_bad_records_of_a_java_source_get_a_letter_each_and_the_others_arrive_in_order(rig, topic_name):
@@ -83,7 +37,7 @@ def test_bad_records_of_a_java_source_get_a_letter_each_and_the_others_arrive_in
     config = casting(rig, topic_name, "int32", **tolerant(dead))
     rig.create(name, config, ["RUNNING", "RUNNING"])
     wait_offset(rig, name, {"position": 17})
-    assert values(rig, topic_name) == ["0", "2", "3", "5"]
+    assert rig.kafka.values(topic_name) == ["0", "2", "3", "5"]
     letters = rig.kafka.messages(dead)
     assert [m.value() for m in letters] == [b'"one"', b'"four"'], "what the converter makes of the record as it was"
     for letter in letters:
@@ -95,17 +49,17 @@ def test_bad_records_of_a_java_source_get_a_letter_each_and_the_others_arrive_in
             "exception.stacktrace": found[f"{ERRORS}exception.stacktrace"]}
         assert "Cast" in found[f"{ERRORS}exception.stacktrace"]
     converter = f"{topic_name}-converter"
-    rig.create(converter, casting(rig, converter, "string", **tolerant(dead, **{
-        "value.converter": "heeler.tests.Measured$Capitals"})), ["RUNNING", "RUNNING"])
+    rig.create(converter, casting(rig, converter, "string", **tolerant(dead), **{
+        "value.converter": "heeler.tests.Measured$Capitals"}), ["RUNNING", "RUNNING"])
     wait_offset(rig, converter, {"position": 17})
-    assert values(rig, converter) == ["0", "ONE", "3", "FOUR", "5"]
+    assert rig.kafka.values(converter) == ["0", "ONE", "3", "FOUR", "5"]
     (two,) = rig.kafka.messages(dead)[2:]
     assert (two.value(), headers_of(two)[f"{ERRORS}stage"], headers_of(two)[f"{ERRORS}class.name"]) == (
         b"2", "VALUE_CONVERTER", "heeler.tests.Measured$Capitals")
     strict = f"{topic_name}-strict"
     rig.create(strict, {**casting(rig, strict, "int32", **tolerant(dead)), "errors.tolerance": "none"},
                ["RUNNING", "FAILED"])
-    assert values(rig, strict) == [], "with exactly-once delivery, a poll is written as a whole or not at all"
+    assert rig.kafka.values(strict) == [], "with exactly-once delivery, a poll is written as a whole or not at all"
     wait_until(lambda: len(rig.kafka.messages(dead)) == 4, what="the letter of the record that fails the task")
     assert headers_of(rig.kafka.messages(dead)[3])[f"{ERRORS}connector.name"] == strict
 
@@ -119,7 +73,7 @@ def test_letters_of_a_java_source_go_through_the_repaired_chain_to_their_topics(
             "transaction.boundary.interval.ms": "300"}
     rig.create(name, casting(rig, topic_name, "int32", **tolerant(dead), **more), ["RUNNING", "RUNNING"])
     wait_offset(rig, name, {"position": 17})
-    assert values(rig, topic_name) == ["0", "2"]
+    assert rig.kafka.values(topic_name) == ["0", "2"]
     wait_until(lambda: len(rig.kafka.messages(dead)) == 3, what="the letters")
     mend(rig, name, casting(rig, topic_name, "float64", **tolerant(dead), **more))
     dry = ended(rig, name, dry_run=True, values=True)
@@ -128,14 +82,14 @@ def test_letters_of_a_java_source_go_through_the_repaired_chain_to_their_topics(
     assert [sample["value"] for sample in dry["samples"]] == ['"one"', '"3.5"', '"four"']
     assert done(rig, name, filter={"stages": ["VALUE_CONVERTER"]}) == (0, 0, 3)
     assert done(rig, name, limit=2) == (2, 1, 0)
-    assert values(rig, topic_name) == ["0", "2", "3.5"]
+    assert rig.kafka.values(topic_name) == ["0", "2", "3.5"]
     with file.open("a") as out:
         out.write("5\n")
-    wait_until(lambda: len(values(rig, topic_name)) == 4, what="the source's own record")
+    wait_until(lambda: len(rig.kafka.values(topic_name)) == 4, what="the source's own record")
     mend(rig, name, casting(rig, topic_name, "string", **tolerant(dead), **more))
     assert done(rig, name) == (2, 0, 0), "the one that was refused again, and the one that was left"
-    assert values(rig, topic_name)[:3] == ["0", "2", "3.5"]
-    assert sorted(map(str, values(rig, topic_name)[4:])) == ['"four"', '"one"']
+    assert rig.kafka.values(topic_name)[:3] == ["0", "2", "3.5"]
+    assert sorted(map(str, rig.kafka.values(topic_name)[4:])) == ['"four"', '"one"']
     assert done(rig, name) == (0, 0, 0), "each once"
     (progress, own) = sorted(
         rig.call("GET", f"/connectors/{name}/offsets")["offsets"], key=lambda one: "filename" in one["partition"])
@@ -143,7 +97,7 @@ def test_letters_of_a_java_source_go_through_the_repaired_chain_to_their_topics(
     assert own["offset"] == {"position": 19}
     with file.open("a") as out:
         out.write("six\n")
-    wait_until(lambda: values(rig, topic_name)[6:] == ['"six"'], what="the next record of the source")
+    wait_until(lambda: rig.kafka.values(topic_name)[6:] == ['"six"'], what="the next record of the source")
 
 
 def test_letters_of_the_python_and_the_java_part_are_replayed_from_where_they_had_come(rig, topic_name):

@@ -2,50 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import pytest
 
-from tests.rigs.support import wait_until
-from tests.rigs.workers import Rig
+from tests.rigs.replays import done, ended, mend, path_of, tolerant
+from tests.rigs.workers import JSON, STRING, Rig
 
 pytestmark = pytest.mark.integration
 
-JSON = "org.apache.kafka.connect.json.JsonConverter"
 TRANSFORMS = "org.apache.kafka.connect.transforms."
-TOLERANT = {
-    "errors.tolerance": "all", "errors.deadletterqueue.topic.replication.factor": "1",
-    "errors.deadletterqueue.context.headers.enable": "true", "errors.log.enable": "true",
-}  # fmt: skip
-
-
-def replayed(rig: Rig, name: str, **order: Any) -> dict[str, Any]:
-    """The end of a replay."""
-    path = f"/connectors/{name}/dead-letters/replay"
-    assert rig.call("POST", path, order)["dry_run"] == order.get("dry_run", False)
-
-    def over() -> dict[str, Any] | None:
-        said: dict[str, Any] = rig.call("GET", path)
-        return None if said["state"] == "RUNNING" else said
-
-    said = wait_until(over, 60, "the end of the replay")
-    assert (said["state"], said["error"]) == ("DONE", None)
-    return said
-
-
-def change(rig: Rig, name: str, config: dict[str, str], tasks: int) -> None:
-    """Until new instances of the tasks run: the former ones, which are RUNNING as well, would take a replay along."""
-    def started() -> int:
-        log = rig.process.log.read_text()
-        return sum(len(re.findall(rf"\[{name}\|task-{task}\] Task (re)?started", log)) for task in range(tasks))
-
-    before = started()
-    rig.create(name, config)
-    wait_until(lambda: started() >= before + tasks, 30, "new instances of the tasks")
-    rig.wait_states(name, ["RUNNING"] * (1 + tasks))
-
-
 def test_a_queue_is_replayed_into_the_repaired_sink(rig: Rig, topic_name: str) -> None:
     """One value is an invalid number, the other is not JSON: Cast is repaired first, and the other value never becomes
     valid.
@@ -55,7 +19,7 @@ def test_a_queue_is_replayed_into_the_repaired_sink(rig: Rig, topic_name: str) -
     rig.kafka.send(topic_name, values, list("abcde"), headers={"own": b"kept"})
     config = {
         "connector.class": "FileStreamSink", "file": str(out), "topics": topic_name, "value.converter": JSON,
-        "value.converter.schemas.enable": "false", "errors.deadletterqueue.topic.name": dead, **TOLERANT,
+        "value.converter.schemas.enable": "false", **tolerant(dead),
         "tasks.max": "2",  # one of them has no partition, perhaps that which replays
         "transforms": "cast,place", "transforms.cast.type": TRANSFORMS + "Cast$Value",
         "transforms.cast.spec": "n:int32",
@@ -64,10 +28,10 @@ def test_a_queue_is_replayed_into_the_repaired_sink(rig: Rig, topic_name: str) -
     rig.create(name, config, ["RUNNING"] * 3)
     rig.wait_lines(out, ["{n=1, at=0}", "{n=3, at=3}"])
     rig.wait_records(dead, 3)
-    assert "No replay" in str(rig.refused("GET", f"/connectors/{name}/dead-letters/replay"))
-    change(rig, name, {**config, "transforms.cast.spec": "n:string"}, 2)
+    assert "No replay" in str(rig.refused("GET", path_of(name)))
+    mend(rig, name, {**config, "transforms.cast.spec": "n:string"}, 2)
 
-    dry = replayed(rig, name, dry_run=True, values=True)
+    dry = ended(rig, name, dry_run=True, values=True)
     assert (dry["scanned"], dry["would_replay"], dry["replayed"]) == (3, 3, 0)
     assert dry["by_stage"] == {"TRANSFORMATION": 2, "VALUE_CONVERTER": 1}
     assert dry["by_topic"] == {topic_name: 3}
@@ -75,15 +39,11 @@ def test_a_queue_is_replayed_into_the_repaired_sink(rig: Rig, topic_name: str) -
         (1, "b", values[1]), (2, "c", values[2]), (4, "e", values[4])}
 
     cast = {"stages": ["TRANSFORMATION"]}
-    first = replayed(rig, name, filter=cast, limit=1)
-    assert (first["replayed"], first["refused_again"]) == (1, 0)
+    assert done(rig, name, filter=cast, limit=1) == (1, 0, 0)
     rig.wait_lines(out, ["{n=1, at=0}", "{n=3, at=3}", "{n=two, at=1}"])
-    rest = replayed(rig, name, filter=cast)
-    assert (rest["replayed"], rest["left"]) == (1, 1), "the one that was replayed is not replayed again"
-    again = replayed(rig, name, filter=cast)
-    assert (again["replayed"], again["left"]) == (0, 1)
-    last = replayed(rig, name)
-    assert (last["replayed"], last["refused_again"]) == (1, 1)
+    assert done(rig, name, filter=cast) == (1, 0, 1), "the one that was replayed is not replayed again"
+    assert done(rig, name, filter=cast) == (0, 0, 1)
+    assert done(rig, name) == (1, 1, 0)
     rig.wait_lines(out, ["{n=1, at=0}", "{n=3, at=3}", "{n=two, at=1}", "{n=four, at=4}"])
     new = rig.kafka.messages(dead)[3:]
     [of] = [sample["queue_offset"] for sample in dry["samples"] if sample["key"] == "c"]
@@ -92,7 +52,7 @@ def test_a_queue_is_replayed_into_the_repaired_sink(rig: Rig, topic_name: str) -
     assert dict(new[0].headers())["own"] == b"kept"
     assert rig.kafka.end(topic_name) == 5, "nobody else sees what is replayed"
     rig.call("PUT", f"/connectors/{name}/pause")
-    refused = rig.refused("POST", f"/connectors/{name}/dead-letters/replay", {})
+    refused = rig.refused("POST", path_of(name), {})
     assert (refused.status, "paused" in str(refused)) == (400, True)
 
 
@@ -101,30 +61,30 @@ def test_a_replay_into_a_sink_that_stores_its_offsets_is_exactly_once(rig: Rig, 
     rig.kafka.send(topic_name, ["{", "{}", "{", '{"n": 5}'])
     config = {
         "connector.class": "parquet", "path": str(rig.folder / "out"), "topics": topic_name, "value.converter": JSON,
-        "value.converter.schemas.enable": "false", "errors.deadletterqueue.topic.name": dead, **TOLERANT,
+        "value.converter.schemas.enable": "false", **tolerant(dead),
     }
     rig.create(name, config, ["RUNNING", "RUNNING"])
     rig.wait_records(dead, 2)
-    change(rig, name, {**config, "value.converter": "org.apache.kafka.connect.storage.StringConverter"}, 1)
-    path = f"/connectors/{name}/dead-letters/replay"
-    assert "have to be replayed in order" in str(rig.refused("POST", path, {"filter": {"stages": ["TASK_PUT"]}}))
-    assert replayed(rig, name)["replayed"] == 2
+    mend(rig, name, {**config, "value.converter": STRING})
+    refused = rig.refused("POST", path_of(name), {"filter": {"stages": ["TASK_PUT"]}})
+    assert "have to be replayed in order" in str(refused)
+    assert done(rig, name) == (2, 0, 0)
     assert [file.name for file in (rig.folder / "out").glob(f"{dead}*.parquet")] != []
     rig.call("PUT", f"/connectors/{name}/stop")
     place = {"kafka_topic": dead, "kafka_partition": 0}
     rig.call("PATCH", f"/connectors/{name}/offsets", {"offsets": [{"partition": place, "offset": None}]})
     rig.call("PUT", f"/connectors/{name}/resume")
     rig.wait_states(name, ["RUNNING", "RUNNING"])
-    said = replayed(rig, name)
-    assert (said["replayed"], said["held_by_the_sink"]) == (0, 2), "whatever the group says, the sink has them"
+    again = ended(rig, name)
+    assert (again["replayed"], again["held_by_the_sink"]) == (0, 2), "whatever the group says, the sink has them"
 
 
 def test_a_sources_queue_is_replayed_through_the_repaired_transforms(rig: Rig, topic_name: str) -> None:
     lines, dead, name = rig.folder / "in.txt", f"{topic_name}-dead", f"{topic_name}-source"
     lines.write_text("1\ntwo\n3\n")
     config = {
-        "connector.class": "FileStreamSource", "file": str(lines), "topic": topic_name, **TOLERANT,
-        "errors.deadletterqueue.topic.name": dead, "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "connector.class": "FileStreamSource", "file": str(lines), "topic": topic_name, **tolerant(dead),
+        "value.converter": JSON,
         "value.converter.schemas.enable": "false", "transforms": "hoist,cast",
         "transforms.hoist.type": TRANSFORMS + "HoistField$Value", "transforms.hoist.field": "n",
         "transforms.cast.type": TRANSFORMS + "Cast$Value", "transforms.cast.spec": "n:int32",
@@ -132,19 +92,9 @@ def test_a_sources_queue_is_replayed_through_the_repaired_transforms(rig: Rig, t
     rig.create(name, config, ["RUNNING", "RUNNING"])
     rig.wait_records(dead, 1)
     rig.wait_records(topic_name, 2)
-    path = f"/connectors/{name}/dead-letters/replay"
-    assert "No replay" in str(rig.refused("GET", path))
-    rig.call("PUT", f"/connectors/{name}/stop")
-    rig.create(name, {**config, "transforms.cast.spec": "n:string"})
-    rig.call("PUT", f"/connectors/{name}/resume")
-    rig.wait_states(name, ["RUNNING", "RUNNING"])
-    rig.call("POST", path)
-
-    def end() -> dict[str, Any] | None:
-        state: dict[str, Any] = rig.call("GET", path)
-        return state if state["state"] != "RUNNING" else None
-
-    state = wait_until(end, 60, "the end of the replay")
+    assert "No replay" in str(rig.refused("GET", path_of(name)))
+    mend(rig, name, {**config, "transforms.cast.spec": "n:string"})
+    state = ended(rig, name)
     assert (state["state"], state["replayed"], state["by_stage"]) == ("DONE", 1, {"TRANSFORMATION": 1})
     assert [m.value() for m in rig.kafka.messages(topic_name)] == [b'{"n":1}', b'{"n":3}', b'{"n":"two"}']
 
@@ -158,6 +108,5 @@ def test_a_sources_queue_is_replayed_through_the_repaired_transforms(rig: Rig, t
     rig.call("PATCH", f"/connectors/{name}/offsets", {"offsets": [{"partition": place, "offset": {"offset": 0}}]})
     rig.call("PUT", f"/connectors/{name}/resume")
     rig.wait_states(name, ["RUNNING", "RUNNING"])
-    rig.call("POST", path)
-    assert wait_until(end, 60, "the end of the replay")["replayed"] == 1
+    assert done(rig, name) == (1, 0, 0)
     assert len(rig.kafka.messages(topic_name)) == 4, "again, and the file was not read again"

@@ -10,6 +10,7 @@ from confluent_kafka.admin import NewPartitions
 
 from spark_tasks.spark.context import SparkLostError
 from tests.rigs.exactly_once_tasks import OnceRig
+from tests.rigs.replays import tolerant
 from tests.rigs.support import wait_until
 from tests.rigs.task_rigs import SourceRig
 from tests.rigs.tasks import Loop
@@ -18,10 +19,6 @@ from tests.rigs.topic_reader import letters, read_topic
 pytestmark = pytest.mark.integration
 
 TRANSFORMS = "org.apache.kafka.connect.transforms."
-TOLERANT = {
-    "errors.tolerance": "all", "errors.deadletterqueue.topic.replication.factor": "1",
-    "errors.deadletterqueue.context.headers.enable": "true",
-}  # fmt: skip
 CAST = {"transforms": "cast", "transforms.cast.type": TRANSFORMS + "Cast$Value", "transforms.cast.spec": "int32"}
 BAD = [f"0:{n}" for n in range(5)]
 GOOD = [str(n) for n in range(5, 10)]
@@ -44,7 +41,7 @@ def replayed(loop: Loop, **body: Any) -> Mapping[str, Any]:
 def test_records_and_progress_of_a_replay_are_in_one_transaction(once: OnceRig, boundary: str) -> None:
     dead = f"{once.topic}-dead"
     options = {
-        **TOLERANT, "errors.deadletterqueue.topic.name": dead, "plain.from": "5", "commit.every": "5",
+        **tolerant(dead), "plain.from": "5", "commit.every": "5",
         "transaction.boundary": boundary, "transaction.boundary.interval.ms": "100",
     }  # fmt: skip
     once.limit(10)
@@ -80,7 +77,7 @@ def test_records_that_kafka_refused_are_replayed_as_they_were_to_be_written(sour
     source.make_topic(1)
     source.limit(10)
     dead = f"dead-{source.name}"
-    loop = source.start(**TOLERANT, **{"errors.deadletterqueue.topic.name": dead, "lost": "yes"})
+    loop = source.start(**tolerant(dead), lost="yes")
     loop.await_records(7, 60)
     wait_until(lambda: len(letters(source.bootstrap, dead)) == 3, 60, "the letters")
     dry = replayed(loop, dry_run=True)
@@ -95,7 +92,7 @@ def test_records_that_kafka_refused_are_replayed_as_they_were_to_be_written(sour
     assert [p for p, _ in source.offsets.written if "heeler.dead.letters" in p] == [
         {"heeler.dead.letters": dead, "partition": 0}]
     loop.stop()
-    again = source.start(**TOLERANT, **{"errors.deadletterqueue.topic.name": dead, "lost": "yes"})
+    again = source.start(**tolerant(dead), lost="yes")
     assert replayed(again)["replayed"] == 0
     source.limit(11)
     again.await_records(1, 60)

@@ -95,12 +95,12 @@ def test_text_from_outside_cannot_forge_log_lines(rig, topic_name):
         about = [line for line in lines if forged in line]
         for kind in ("connector-", "status-connector-"):
             assert any(rf"{kind}\n{forged}" in line for line in about), about
-        assert any(rf"WARNING misbehaving\n{forged}" in line for line in about), "a Python worker of Spark"
+        assert any(rf"WARN misbehaving\n{forged}" in line for line in about), "a Python worker of Spark"
         return about
 
     about = wait_until(reported, 30, "the lines about the records")
     assert any(rf"[{topic_name}-\u202e\u2028{forged}|task-0] " in line for line in about), about
-    genuine = re.compile(r"\[20\d\d-(?!01-01 00:00:00,000).{18}\] (INFO|WARN|WARNING|ERROR) |    ")
+    genuine = re.compile(r"\[20\d\d-(?!01-01 00:00:00,000).{18}\] (INFO|WARN|ERROR) |    ")
     assert [line for line in about if not genuine.match(line)] == []
     assert [line for line in about if set(line) & {*"\r\x1b\u2028\u2029\u202e"}] == []
 

@@ -1,4 +1,4 @@
-"""A sink whose writer keeps a count in its process, and says where its methods are called; its commit can hang."""
+"""A sink whose writer keeps a count in its process, and notes which process calls it; its commit can hang."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.plugins.api import Options, SinkConnector
+from tests.rigs.task_processes import note_call
 
 
 @dataclass
@@ -25,11 +25,7 @@ class PlainWriter(DataSourceWriter):
 
     def __init__(self, options: Options) -> None:
         self.options = dict(options)
-        self.say("made")
-
-    def say(self, what: str) -> None:
-        with Path(self.options["folder"], "calls").open("a") as calls:
-            calls.write(f"{what} {os.getpid()}\n")
+        note_call(self.options, "made")
 
     def write(self, iterator: Iterator[Any]) -> Written:
         return Written(sum(1 for _ in iterator))
@@ -44,15 +40,15 @@ class CountingWriter(PlainWriter):
     def commit(self, messages: list[Any]) -> None:
         self.commits += 1
         if self.commits > 1 and self.options.get("do") == "hold":
-            self.say("holds")
+            note_call(self.options, "holds")
             re.match("(a+)+$", "a" * 60 + "b")
         if self.commits > 1 and self.options.get("do") == "exit":
             os._exit(7)
         self.total += sum(one.count for one in messages)
-        self.say(f"commit-{self.total}")
+        note_call(self.options, f"commit-{self.total}")
 
     def resume_from(self, topic: str, partition: int) -> int | None:  # noqa: ARG002
-        self.say("resume")
+        note_call(self.options, "resume")
         return self.total
 
 

@@ -1,4 +1,4 @@
-"""A source whose reader keeps a count in its process, and says where its methods are called; it can be told to hang."""
+"""A source whose reader keeps a count in its process, and notes which process calls it; it can be told to hang."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -16,6 +15,7 @@ from heeler import plugin_metrics
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import DataError
 from spark_tasks.plugins.api import Options, SourceConnector
+from tests.rigs.task_processes import note_call
 
 
 class CountingReader(DataSourceStreamReader):  # type: ignore[misc]
@@ -25,19 +25,15 @@ class CountingReader(DataSourceStreamReader):  # type: ignore[misc]
         self.options = dict(options)
         self.plans = 0
         if options.get("do") == "fail":
-            self.say("made")
+            note_call(options, "made")
             raise DataError("wrong password")
 
-    def say(self, what: str) -> None:
-        with Path(self.options["folder"], "calls").open("a") as calls:
-            calls.write(f"{what} {os.getpid()}\n")
-
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's names
-        self.say("initial")
+        note_call(self.options, "initial")
         return {"n": 0}
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802
-        self.say("latest")
+        note_call(self.options, "latest")
         self.plans += 1
         plugin_metrics().counter("plans_total").inc()
         if self.plans > 1:
@@ -63,7 +59,7 @@ class CountingReader(DataSourceStreamReader):  # type: ignore[misc]
                     raise ValueError("it failed") from error
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        self.say("partitions")
+        note_call(self.options, "partitions")
         return [InputPartition((start["n"], end["n"]))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
@@ -73,10 +69,10 @@ class CountingReader(DataSourceStreamReader):  # type: ignore[misc]
     def commit(self, end: dict[str, Any]) -> None:
         if self.options.get("do") == "commit":
             SparkSession.builder.getOrCreate()
-        self.say(f"commit-{end['n']}")
+        note_call(self.options, f"commit-{end['n']}")
 
     def stop(self) -> None:
-        self.say("stop")
+        note_call(self.options, "stop")
 
 
 class Counting(DataSource):  # type: ignore[misc]
@@ -103,7 +99,7 @@ class SimpleReader(SimpleDataSourceStreamReader):  # type: ignore[misc]
         self.options = dict(options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        CountingReader.say(self, "initial")  # type: ignore[arg-type]
+        note_call(self.options, "initial")
         return {"n": 5}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str]], dict[str, Any]]:

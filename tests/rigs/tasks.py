@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -25,6 +25,7 @@ from spark_tasks.spark.executor import run_split, value_of
 from spark_tasks.spark.residents.batches import Waiting, prepared
 from spark_tasks.task import Progress, StartGuard, TaskContext, TaskRunner, WorkerSettings
 from tests.rigs.support import wait_until
+from tests.rigs.waiting_engine import EngineWithoutProcesses
 
 
 def plugins_with(*connectors: str) -> Plugins:
@@ -37,7 +38,7 @@ _splits: list[None] = []  # those that are running
 _splits_lock = threading.Lock()
 
 
-class ThreadEngine:
+class ThreadEngine(EngineWithoutProcesses):
     """The Engine contract with threads as executors; splits are pickled as for Spark, deferred ones when they begin.
 
     `free` cleared: jobs wait. `lose`: this many of the next jobs fail as if Spark had lost them; `lose_answers`: this
@@ -75,22 +76,6 @@ class ThreadEngine:
                 raise
             except Exception as error:  # noqa: BLE001
                 future.set_exception(error)
-
-    def cancel(self, batch: Future[list[Any]]) -> None:
-        with suppress(InvalidStateError):
-            batch.set_exception(CancelledError())
-
-    def runs(self, batch: Future[list[Any]]) -> bool:
-        return batch.running()
-
-    def own_process(self, _task: str) -> None:
-        return None
-
-    def ready_s(self, _batch: Future[list[Any]]) -> float:
-        return 0.0
-
-    def where(self, _batch: Future[list[Any]]) -> str | None:
-        return None
 
     def await_spark(self) -> None:
         raise AssertionError("there is no Spark here")

@@ -1,5 +1,4 @@
 """The brokers that a command reads from, from options or a worker's file."""
-# ruff: noqa: PLC0415  (imports inside the functions: the command line has to start fast)
 
 from __future__ import annotations
 

@@ -92,12 +92,12 @@ def profiles_file(environ: Mapping[str, str]) -> Path:
 
 def parse_profiles(text: str, wanted: str | None, file: str) -> Profile:
     """The wanted profile, or the default one, of a file's text. Raises SetupError."""
-    import yaml  # noqa: PLC0415 - seldom needed
+    import yaml
 
     try:
         content = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - creates only strings, lists and mappings
     except (yaml.YAMLError, RecursionError) as error:
-        from heeler.cli.configs.config_files import why_unreadable  # noqa: PLC0415 - seldom needed
+        from heeler.cli.configs.config_files import why_unreadable
 
         raise SetupError(f"{file}: {why_unreadable(error)}") from error
     profiles = content.get("profiles", {}) if isinstance(content, dict) else None

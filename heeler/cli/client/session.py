@@ -1,5 +1,4 @@
 """The common part of all commands that talk to a cluster: options, a client, exit codes for errors, output."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """`heeler connectors apply`: makes the connectors of a cluster match files."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """`heeler connectors`: list, show, control and change connectors."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 

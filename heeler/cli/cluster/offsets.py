@@ -1,5 +1,4 @@
 """`heeler offsets`: show, set and reset the offsets of connectors."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from heeler.cli.client.session import (
 )
 from heeler.cli.console.terminal import shown_when_slow
 from heeler.errors import SetupError
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, counted
 
 Offsets = list[dict[str, Any]]
 """Objects with a partition and an offset, as in the API; the offset is null if there is none."""
@@ -153,7 +152,7 @@ def _carry_out(
         session.show(done, _COLUMNS, rows, "Nothing would change.")
     # A connector may also keep offsets itself, which the worker does not know.
     if not dry_run and (changed or method == "DELETE"):
-        many = f"{len(changed)} offset{'' if len(changed) == 1 else 's'}"
+        many = counted(len(changed), "offset")
         forget = f"Reset {many}?" if changed else f"{safe(connector)} may store offsets outside Kafka. Reset it anyway?"
         confirm(forget if method == "DELETE" else f"Change {many}?", yes=yes)
         response = session.call(method, path_of("connectors", connector, "offsets"),

@@ -1,5 +1,4 @@
 """`heeler plugins`: a worker's plugins."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """`heeler connectors replay`: replays the records of a dead letter queue to its connector."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """`heeler connectors status`: the states of connectors and tasks, once or continuously."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """`heeler top`: connectors and tasks on a full screen, with states, records per second, lag and errors."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 

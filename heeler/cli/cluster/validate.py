@@ -1,5 +1,4 @@
 """`heeler validate`: lets a worker check configurations, without creating anything."""
-# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
 

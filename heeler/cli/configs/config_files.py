@@ -153,7 +153,7 @@ def _text(file: Path) -> str:
 
 def _items(text: str, ending: str) -> list[Any]:
     if ending == ".properties":
-        import javaproperties  # noqa: PLC0415 - only here
+        import javaproperties
 
         return [javaproperties.loads(text)]
     if ending == ".json":

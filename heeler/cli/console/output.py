@@ -1,5 +1,4 @@
 """The output of commands: tables for people, JSON or YAML for programs. Slow imports happen in the functions."""
-# ruff: noqa: PLC0415
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def errors_without_trace() -> Iterator[None]:
     try:
         yield
     except ConnectError as error:
-        from spark_tasks.config.masking import process_secrets  # noqa: PLC0415 - takes long
+        from spark_tasks.config.masking import process_secrets
 
         click.echo(process_secrets().mask(f"heeler: {error}"), err=True)
         sys.exit(getattr(error, "exit_code", 2))
@@ -66,7 +66,7 @@ def shown_when_slow(text: str) -> Iterator[None]:
     stop: list[Callable[[], None]] = []
 
     def show() -> None:
-        from rich.console import Console  # noqa: PLC0415 - takes long
+        from rich.console import Console
 
         with lock:
             if not timer.finished.is_set():
@@ -91,7 +91,7 @@ def plugins_print_apart() -> Iterator[TextIO]:
     """Redirects the output of plugins to standard error, with secrets masked. Yields standard output, which only the
     command itself writes to, because programs read it.
     """
-    from heeler.worker.masked_output import MaskedStream  # noqa: PLC0415 - takes long
+    from heeler.worker.masked_output import MaskedStream
 
     out, err = sys.stdout, sys.stderr
     sys.stdout = sys.stderr = cast("TextIO", MaskedStream(err))
@@ -126,7 +126,7 @@ class ProgressLines:
 
     def __call__(self, line: str) -> None:
         """Shows a line or a Step."""
-        from heeler.embedded_kafka.jars import Step  # noqa: PLC0415 - takes long
+        from heeler.embedded_kafka.jars import Step
 
         if not isinstance(line, Step):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -134,8 +134,8 @@ class ProgressLines:
             self._show(line)
 
     def _show(self, step: Step) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # noqa: PLC0415 - takes long
-        from rich.progress import Progress as Bars  # noqa: PLC0415
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as Bars
 
         if self._bars is None:
             self._bars = Bars(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),

@@ -9,6 +9,8 @@ import logging
 import sys
 from types import ModuleType
 
+from spark_tasks.errors import counted
+
 _logger = logging.getLogger(__name__)
 
 
@@ -17,8 +19,8 @@ def compile_imported() -> None:
     sources = [source for module in list(sys.modules.values()) if (source := _source(module)) is not None]
     failed = [source for source in sources if not compileall.compile_file(source, quiet=2)]
     if failed:
-        _logger.warning(
-            "%d modules could not be compiled, so starts take longer; the first: %s", len(failed), failed[0])
+        _logger.warning("%s could not be compiled, so starts take longer; the first: %s",
+                        counted(len(failed), "module"), failed[0])
 
 
 def _source(module: ModuleType) -> str | None:

@@ -22,6 +22,7 @@ from typing_extensions import override
 from spark_tasks.connectors.parquet.claims import KEPT_S, claim, finish, labels, name_of_claim, sync_folder
 from spark_tasks.connectors.parquet.file_names import OffsetRange, present
 from spark_tasks.connectors.parquet.settings import ParquetSettings
+from spark_tasks.data.arrow_types import with_child_types
 from spark_tasks.data.columns import is_json, metadata_of
 from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.pipeline.converters.json_columns import parse_columns
@@ -290,14 +291,9 @@ def _storable_type(kind: pa.DataType) -> pa.DataType:
     """Returns the type with other decimals where Parquet would refuse them, because of a scale that is negative or
     larger than the precision.
     """
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_storable_type(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        key, item = kind.key_field, kind.item_field
-        return pa.map_(key.with_type(_storable_type(key.type)), item.with_type(_storable_type(item.type)))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_storable_type(kind.value_type)))
-    if not pa.types.is_decimal(kind) or 0 <= kind.scale <= kind.precision:
+    if not pa.types.is_decimal(kind):
+        return with_child_types(kind, _storable_type)
+    if 0 <= kind.scale <= kind.precision:
         return kind
     scale = max(kind.scale, 0)
     precision = min(max(kind.precision - min(kind.scale, 0), scale), 76)

@@ -10,9 +10,10 @@ import pyarrow as pa
 from typing_extensions import override
 
 from spark_tasks.dead_letters.error_handling import ErrorHandling
-from spark_tasks.dead_letters.exactly_once.letter_offsets import LONGEST, LetterOffsets, parsed
+from spark_tasks.dead_letters.exactly_once.letter_offsets import LetterOffsets, parsed
 from spark_tasks.dead_letters.exactly_once.plans import GroupMetadataPlan
 from spark_tasks.dead_letters.exactly_once.sender import ExactlyOnceSender, warn_of_repeats
+from spark_tasks.dead_letters.offset_runs import MAX_METADATA
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import KafkaAuthorizationError, MetadataTooLargeError
 from spark_tasks.kafka.transactional_offsets import TransactionalOffset
@@ -59,7 +60,7 @@ class GroupMetadataSender(ExactlyOnceSender):
 
     def _commit(self, offset: TransactionalOffset, owner: TransactionOwner, written: LetterOffsets) -> LetterOffsets:
         """Returns the letters that are committed: the last ones, if the broker does not allow the text of all."""
-        longest = LONGEST
+        longest = MAX_METADATA
         while True:
             text, kept = written.metadata_within(longest)
             try:

@@ -72,29 +72,33 @@ class GroupMetadataTracker(LetterTracker):
         self, positions: Callable[[], Mapping[TopicPartition, int]], consumer: GroupConsumer,
         commit: Callable[[], None], timeout_ms: int,
     ) -> None:
-        if not self.active:
-            return
-        generation = consumer.generation()
-        if generation is None:
-            raise NotAMemberError(f"consumer group {self._group} rebalances")
-        self._generation = GroupGeneration(self._group, *generation)
-        current = positions()
-        missing = [partition for partition in current if partition not in self._known]
-        for partition, text in (consumer.committed_metadata(missing) if missing else {}).items():
-            if (letters := parsed(text)) is not None:
-                position = current[partition]
-                self._known[partition] = _Known(position, position, letters, unsure=True)
-        new = {partition: position for partition, position in current.items()
-               if (known := self._known.get(partition)) is None or position < known.position}
-        if new:
-            commit()  # or an older offset would be committed later
-            consumer.commit(new, timeout_ms, LetterOffsets().metadata())
-            self._known |= {partition: _Known(position, position, LetterOffsets(), unsure=False)
-                           for partition, position in new.items()}
+        if self.active:
+            generation = consumer.generation()
+            if generation is None:
+                raise NotAMemberError(f"consumer group {self._group} rebalances")
+            self._generation = GroupGeneration(self._group, *generation)
+        super().look_up(positions, consumer, commit, timeout_ms)
 
     @override
-    def is_ready(self, partition: TopicPartition) -> bool:
-        return not self.active or partition in self._known
+    def _is_known(self, partition: TopicPartition) -> bool:
+        return partition in self._known
+
+    @override
+    def _restore(self, partition: TopicPartition, position: int, text: str) -> None:
+        if (letters := parsed(text)) is not None:
+            self._known[partition] = _Known(position, position, letters, unsure=True)
+
+    @override
+    def _continue_at(self, partition: TopicPartition, position: int) -> bool:
+        known = self._known.get(partition)
+        return known is not None and position >= known.position
+
+    @override
+    def _begin(self, new: Mapping[TopicPartition, int], commit: Callable[[str], None]) -> None:
+        none = LetterOffsets()
+        commit(none.metadata())
+        self._known |= {partition: _Known(position, position, none, unsure=False)
+                        for partition, position in new.items()}
 
     @override
     def plan(self, partition: TopicPartition) -> GroupMetadataPlan | None:

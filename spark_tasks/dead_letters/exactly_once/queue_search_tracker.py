@@ -26,13 +26,13 @@ from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.exactly_once.plans import KnownLetters, QueueEnds, QueueSearchPlan, QueueSearchResult
 from spark_tasks.dead_letters.exactly_once.queue_search_sender import queue_ends
 from spark_tasks.dead_letters.exactly_once.tracker import LetterTracker, transactional_id
+from spark_tasks.dead_letters.offset_runs import MAX_METADATA
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.membership import GroupConsumer
 
 _PREFIX: Final = "heeler-letters:"
 _FORM: Final = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
-_LONGEST: Final = 4096  # Kafka's default offset.metadata.max.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,36 +70,37 @@ class QueueSearchTracker(LetterTracker):
         self, positions: Callable[[], Mapping[TopicPartition, int]], consumer: GroupConsumer,
         commit: Callable[[], None], timeout_ms: int,
     ) -> None:
-        if not self.active:
-            return
-        new, current = dict[TopicPartition, int](), positions()
-        missing = [partition for partition in current if partition not in self._marks]
-        for partition, text in (consumer.committed_metadata(missing) if missing else {}).items():
-            if (ends := parsed(text)) is not None:
-                # Even if the sink resumes before the group's offset: a reset of offsets leaves no metadata.
-                self._begin(partition, _Mark(current[partition], ends))
-        for partition, position in current.items():
-            known = [marks[partition] for marks in (self._marks, self._resume) if partition in marks]
-            known = known if self._repeats else known[:1]  # a position before the first one was set back
-            mark = next((mark for mark in known if mark.position <= position), None)
-            if mark is None:
-                new[partition] = position
-            else:
-                self._marks[partition] = mark
-        if new:
-            commit()  # or an older offset would be committed later
-            ends = queue_ends(self._errors)
-            consumer.commit(new, timeout_ms, metadata(ends))
-            for partition, position in new.items():
-                self._begin(partition, _Mark(position, ends))
+        super().look_up(positions, consumer, commit, timeout_ms)
         self._repeats = False
 
-    def _begin(self, partition: TopicPartition, mark: _Mark) -> None:
-        self._marks[partition] = self._resume[partition] = mark
+    @override
+    def _is_known(self, partition: TopicPartition) -> bool:
+        return partition in self._marks
 
     @override
-    def is_ready(self, partition: TopicPartition) -> bool:
-        return not self.active or partition in self._marks
+    def _restore(self, partition: TopicPartition, position: int, text: str) -> None:
+        if (ends := parsed(text)) is not None:
+            # Even if the sink resumes before the group's offset: a reset of offsets leaves no metadata.
+            self._mark(partition, _Mark(position, ends))
+
+    @override
+    def _continue_at(self, partition: TopicPartition, position: int) -> bool:
+        known = [marks[partition] for marks in (self._marks, self._resume) if partition in marks]
+        known = known if self._repeats else known[:1]  # a position before the first one was set back
+        mark = next((mark for mark in known if mark.position <= position), None)
+        if mark is not None:
+            self._marks[partition] = mark
+        return mark is not None
+
+    @override
+    def _begin(self, new: Mapping[TopicPartition, int], commit: Callable[[str], None]) -> None:
+        ends = queue_ends(self._errors)
+        commit(metadata(ends))
+        for partition, position in new.items():
+            self._mark(partition, _Mark(position, ends))
+
+    def _mark(self, partition: TopicPartition, mark: _Mark) -> None:
+        self._marks[partition] = self._resume[partition] = mark
 
     @override
     def plan(self, partition: TopicPartition) -> QueueSearchPlan | None:
@@ -132,7 +133,7 @@ def _advanced(mark: _Mark, position: int, found: QueueSearchResult | None) -> _M
 def metadata(ends: QueueEnds) -> str:
     """Returns metadata of a group's offset, which `parsed` reads. Raises ConnectError if it is too long for brokers."""
     text = _PREFIX + ",".join(map(str, ends))
-    if len(text) > _LONGEST:
+    if len(text) > MAX_METADATA:
         raise ConnectError(
             f"the dead letter queue has {len(ends)} partitions: too many for a sink that stores offsets itself, whose "
             "consumer group stores a position in each of them (errors.deadletterqueue.topic.name)"

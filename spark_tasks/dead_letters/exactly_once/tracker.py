@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from spark_tasks.dead_letters.exactly_once.plans import KnownLetters, SendPlan
 from spark_tasks.kafka.cluster import TopicPartition
@@ -31,7 +32,6 @@ class LetterTracker(ABC):
     def reset(self) -> None:
         """Discards what is known: another member may have committed something else. `look_up` reads it again."""
 
-    @abstractmethod
     def look_up(
         self, positions: Callable[[], Mapping[TopicPartition, int]], consumer: GroupConsumer,
         commit: Callable[[], None], timeout_ms: int,
@@ -40,10 +40,39 @@ class LetterTracker(ABC):
         either, commits that its records have no letters. `commit`: commits the pending offsets, before others are
         committed. Raises ConnectErrors of Kafka.
         """
+        if not self.active:
+            return
+        current = positions()
+        missing = [partition for partition in current if not self._is_known(partition)]
+        for partition, text in (consumer.committed_metadata(missing) if missing else {}).items():
+            self._restore(partition, current[partition], text)
+        new = {partition: position for partition, position in current.items()
+               if not self._continue_at(partition, position)}
+        if new:
+            commit()  # or an older offset would be committed later
+            self._begin(new, partial(consumer.commit, new, timeout_ms))
 
-    @abstractmethod
     def is_ready(self, partition: TopicPartition) -> bool:
         """Whether the partition's next records may be written: not before `look_up`."""
+        return not self.active or self._is_known(partition)
+
+    @abstractmethod
+    def _is_known(self, partition: TopicPartition) -> bool:
+        """Whether anything is known of a partition's letters."""
+
+    @abstractmethod
+    def _restore(self, partition: TopicPartition, position: int, text: str) -> None:
+        """Takes over what the metadata of the group's offset says, if it is heeler's."""
+
+    @abstractmethod
+    def _continue_at(self, partition: TopicPartition, position: int) -> bool:
+        """Continues at this position with what is known. Returns False if nothing is known, or if the position was set
+        back.
+        """
+
+    @abstractmethod
+    def _begin(self, new: Mapping[TopicPartition, int], commit: Callable[[str], None]) -> None:
+        """Begins without letters at these positions. `commit`: commits them, with metadata."""
 
     @abstractmethod
     def plan(self, partition: TopicPartition) -> SendPlan | None:

@@ -15,7 +15,7 @@ from spark_tasks.dead_letters.refusals import Refused
 from spark_tasks.dead_letters.replay.letter_range import LetterRange, ReplayCounts, count_kind
 from spark_tasks.dead_letters.replay.replayed_offsets import ReplayedOffsets
 from spark_tasks.dead_letters.replay.request import ReplayOrder
-from spark_tasks.errors import BusyError, ConfigError, ConnectError
+from spark_tasks.errors import BusyError, ConfigError, ConnectError, counted
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import UnknownTopicError
 from spark_tasks.task import ResumeFrom
@@ -87,10 +87,10 @@ class Replay:
                 )
         self._state = "DONE"
         totals, dry = self._totals, self._order.dry_run
-        _logger.info("Replay of dead letters for %s finished%s: %d letters of %s read, %d %s, %d refused again, "
+        _logger.info("Replay of dead letters for %s finished%s: %s of %s read, %d %s, %d refused again, "
                      "%d excluded by the filter, %d not replayable", self._connector, " (dry run)" if dry else "",
-                     totals["scanned"], self._queue, totals["chosen"], "would be replayed" if dry else "replayed",
-                     totals["refused"], totals["left"], totals["foreign"])
+                     counted(totals["scanned"], "letter"), self._queue, totals["chosen"],
+                     "would be replayed" if dry else "replayed", totals["refused"], totals["left"], totals["foreign"])
         return None
 
     def _plan(self, cluster: KafkaCluster, committed: Committed) -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import itertools
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from spark_tasks.dead_letters.offset_runs import MAX_METADATA, Run, merged, packed, unpacked
 from spark_tasks.errors import ConnectError
 
 _MARK: Final = "heeler-replay:"
-_LONGEST: Final = 4096  # Kafka's default offset.metadata.max.bytes
-_MAX_BYTES: Final = 1_000_000  # of decompressed metadata, which anybody could have committed to Kafka
 
 
 class ScatteredError(ConnectError):
@@ -25,13 +22,12 @@ class ScatteredError(ConnectError):
 
 @dataclass(frozen=True, slots=True)
 class ReplayedOffsets:
-    """The offsets of replayed letters: all below `low`, and the `spans` above it. Each span is (first, end), end
-    exclusive; they are ascending and have gaps between them. `low` is committed as the group's offset, together with
-    `metadata`.
+    """The offsets of replayed letters: all below `low`, and the `spans` above it, which are ascending and have gaps
+    between them. `low` is committed as the group's offset, together with `metadata`.
     """
 
     low: int = 0
-    spans: tuple[tuple[int, int], ...] = ()
+    spans: tuple[Run, ...] = ()
 
     @classmethod
     def of(cls, offset: int, metadata: str) -> ReplayedOffsets:
@@ -42,12 +38,8 @@ class ReplayedOffsets:
         """Returns the metadata to commit, which `of` parses. Raises ScatteredError if it is too long for brokers."""
         if not self.spans:
             return ""
-        numbers, at = [], self.low
-        for first, end in self.spans:
-            numbers += [first - at, end - first]
-            at = end
-        text = _MARK + base64.b64encode(zlib.compress(bytes(_varints(numbers)), 9)).decode()
-        if len(text) > _LONGEST:
+        text = _MARK + base64.b64encode(packed(self.spans, self.low)).decode()
+        if len(text) > MAX_METADATA:
             raise ScatteredError(
                 "the replayed letters are too scattered in the queue to be recorded: replay those between them first "
                 "(filter by offsets only, or not at all), or replay fewer at a time"
@@ -72,49 +64,20 @@ class ReplayedOffsets:
         return _joined(self.low, [*self.spans, *more])
 
 
-def _joined(low: int, parts: Iterable[tuple[int, int]]) -> ReplayedOffsets:
-    spans = list[tuple[int, int]]()
-    for first, end in sorted(parts):
+def _joined(low: int, parts: Iterable[Run]) -> ReplayedOffsets:
+    spans = list[Run]()
+    for first, end in merged(sorted(parts)):
         if first <= low:
             low = max(low, end)
-        elif spans and first <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
         else:
             spans.append((first, end))
     return ReplayedOffsets(low, tuple(spans))
 
 
-def _read(low: int, metadata: str) -> list[tuple[int, int]]:
+def _read(low: int, metadata: str) -> list[Run]:
     if not metadata.startswith(_MARK):
         return []
     try:
-        packed = base64.b64decode(metadata.removeprefix(_MARK), validate=True)
-        numbers = list(_numbers(zlib.decompressobj().decompress(packed, _MAX_BYTES)))
-    except (binascii.Error, zlib.error, ValueError):
+        return unpacked(base64.b64decode(metadata.removeprefix(_MARK), validate=True), low)
+    except ValueError:
         return []
-    spans, at = [], low
-    for gap, length in zip(numbers[::2], numbers[1::2], strict=False):
-        spans.append((at + gap, at + gap + length))
-        at += gap + length
-    return spans if at < 2**63 else []
-
-
-def _varints(numbers: Iterable[int]) -> Iterator[int]:
-    for number in numbers:
-        left = number
-        while left > 127:
-            yield left & 127 | 128
-            left >>= 7
-        yield left
-
-
-def _numbers(data: bytes) -> Iterator[int]:
-    number = shift = 0
-    for byte in data:
-        number |= (byte & 127) << shift
-        shift += 7
-        if shift > 70:
-            raise ValueError("a number has more than 70 bits")
-        if byte < 128:
-            yield number
-            number = shift = 0

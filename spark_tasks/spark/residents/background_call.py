@@ -1,4 +1,4 @@
-"""Calls, in a thread of their own, functions that may hang, for threads that must not."""
+"""Runs functions that may hang in threads of their own, for callers that must not hang."""
 
 from __future__ import annotations
 

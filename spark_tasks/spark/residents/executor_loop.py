@@ -28,7 +28,7 @@ def serve(ticket: Ticket) -> None:
         while split := wire.receive(work):
             if split.startswith(wire.OTHER):
                 if changes := set_up.changes(with_umask=True):
-                    wire.send(work, wire.before_answer(changes))  # it is kept for the connector before
+                    wire.send(work, wire.before_answer(changes))  # it stays reserved for the previous connector
                     continue
                 if not leftovers.end():
                     wire.send(work, b"")  # the worker replaces this process

@@ -8,8 +8,9 @@ from typing import Final
 
 from spark_tasks.process.process_state import exit_code, has_ended, is_suspended
 
+ENDING_S = 0.2  # how long a process may take to end after its connections have
 _WHY: Final = {
-    signal.SIGKILL: ": perhaps the system had too little memory, as the kernel's log then says",
+    signal.SIGKILL: ": perhaps the system was out of memory, which the kernel's log would say",
     signal.SIGSEGV: ": a crash in native code",
     signal.SIGBUS: ": a crash in native code",
     signal.SIGABRT: ": native code called abort()",

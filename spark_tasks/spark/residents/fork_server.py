@@ -50,8 +50,8 @@ class ForkServerJob(ExecutorJob):
         refuse_threads()
         reaper = Reaper()
         with reaper.as_fork_server():  # a daemon that ends sends SIGHUP to its process group
-            # The end of the worker is no reason to be killed, as there are processes to be killed before; but to go on
-            # if this process is suspended.
+            # The end of the worker must not kill this process, which has others to kill first. But if it is suspended,
+            # it has to continue.
             with joined(ticket, signal.SIGCONT) as (work, leash), work.makefile("rb") as tickets:
                 reaper.end_with_worker(worker_at(work))
                 fork_for_each(tickets, reaper, leash.fileno())

@@ -14,14 +14,13 @@ from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.spark.executor import value_of
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import outcome_of
-from spark_tasks.spark.residents.exit_description import describe_end
+from spark_tasks.spark.residents.exit_description import ENDING_S, describe_end
 from spark_tasks.spark.residents.process import Resident
 from spark_tasks.spark.residents.process_table import ProcessTable
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.task import OwnProcess, Split
 
 T = TypeVar("T")
-ENDING_S = 0.2  # how long the process may take to end after its connections have
 
 
 class ResidentOwnProcess(OwnProcess):

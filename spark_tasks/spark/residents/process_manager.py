@@ -110,16 +110,16 @@ class ProcessManager:
         return next(self._numbers)
 
     def make_room(self, choice: Choice[Resident], waiting: Iterable[Demand]) -> None:
-        """Ends idle processes that are bound to a connector if others wait, no more may be started, and those that have
-        ended can be replaced. The caller holds the lock.
+        """Ends idle processes that are bound to a connector if other connectors wait, no more may be started, and those
+        that have ended can be replaced. The caller holds the lock.
         """
         current = self._launchers.current
         if current is None or self._pauses or not self._launchers.full or current.max_processes <= 0:
             return
         for resident in choice.to_evict(waiting, time.monotonic()):
             self._log.log(_logger, logging.WARNING, "Ending an executor process reserved for connector %s, because "
-                          "others wait and there may be no more. If this happens often, increase heeler.executors.max "
-                          "or Spark's slots", resident.connector, about=resident.connector)
+                          "other connectors are waiting and no more may be started. If this happens often, increase "
+                          "heeler.executors.max or Spark's slots", resident.connector, about=resident.connector)
             self._processes.end_idle(resident)
 
     def never_joined(self, resident: Resident, why: str) -> None:

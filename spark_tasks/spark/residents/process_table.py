@@ -61,7 +61,7 @@ class ProcessTable:
                 self._ask_to_end(resident)
 
     def withdraw(self, resident: Resident) -> None:
-        """Expects a process that has not joined no longer."""
+        """No longer expects a process that has not joined."""
         resident.removed = True
         self.residents.pop(resident.number, None)
         self._listener.forget(resident.number)

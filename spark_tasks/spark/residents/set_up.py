@@ -73,20 +73,20 @@ def _state() -> State:
         "the time zone": (time.tzname, time.timezone),
         "the locale": locale.setlocale(locale.LC_ALL),
         "signal handlers": tuple(map(_signal.getsignal, _SIGNALS)),
-        "limits of resources": tuple(map(resource.getrlimit, _LIMITS)),
-        "the garbage collection": (gc.isenabled(), gc.get_threshold()),
-        "the default timeout of sockets": socket.getdefaulttimeout(),
-        "the means of connections": (
+        "resource limits": tuple(map(resource.getrlimit, _LIMITS)),
+        "garbage collection": (gc.isenabled(), gc.get_threshold()),
+        "the default socket timeout": socket.getdefaulttimeout(),
+        "how connections are made": (
             socket.socket, socket.getaddrinfo, ssl.SSLContext, ssl._create_default_https_context),  # noqa: SLF001
         "the recursion limit": sys.getrecursionlimit(),
-        "the switch interval of threads": sys.getswitchinterval(),
-        "a tracing function": (sys.gettrace(), sys.getprofile()),
-        "the standard output": (sys.stdout, sys.stderr),
-        "the search path of modules": tuple(sys.path),
+        "the thread switch interval": sys.getswitchinterval(),
+        "a trace or profile function": (sys.gettrace(), sys.getprofile()),
+        "standard output or error": (sys.stdout, sys.stderr),
+        "the module search path": tuple(sys.path),
         "the decimal context": (context.prec, context.rounding, context.Emin, context.Emax, context.capitals,
                                 context.clamp, context.traps.copy()),
-        "numpy's handling of errors": np.geterr(),
-        "warnings that raise errors": tuple(one for one in warnings.filters if one[0] == "error"),
+        "numpy's error handling": np.geterr(),
+        "warnings that are raised as errors": tuple(one for one in warnings.filters if one[0] == "error"),
         "the root logger": (logging.root.level, tuple(logging.root.handlers), logging.root.manager.disable),
         "the working folder": _folder(),
     }
@@ -134,9 +134,9 @@ def _is_longer(before: tuple[str, ...], now: tuple[str, ...]) -> bool:
 
 
 _HARMLESS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "limits of resources": _are_not_lower,
+    "resource limits": _are_not_lower,
     "the locale": _speak_alike,
-    "the search path of modules": _is_longer,
+    "the module search path": _is_longer,
 }
 
 

@@ -19,7 +19,7 @@ from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
-from spark_tasks.spark.residents.exit_description import describe_end
+from spark_tasks.spark.residents.exit_description import ENDING_S, describe_end
 from spark_tasks.spark.residents.fairness import subject_of
 from spark_tasks.spark.residents.launchers import Launchers
 from spark_tasks.spark.residents.listener import Line
@@ -27,8 +27,6 @@ from spark_tasks.spark.residents.process import Expects, Resident
 from spark_tasks.spark.residents.process_table import DEATH_S, ProcessTable
 
 _logger = logging.getLogger(__name__)
-
-ENDING_S = 0.2  # how long a process may take to end after its connections have
 
 
 class SplitExchange:
@@ -129,8 +127,9 @@ class SplitExchange:
 
     def _replace(self, resident: Resident, item: Item) -> None:
         """The process has not begun the split, because of what another connector has left there."""
-        self._log.log(_logger, logging.WARNING, "Replacing an executor process: a process, a timer, a busy thread or "
-                      "many threads left behind by connector %s remain", resident.connector, about=resident.connector)
+        self._log.log(_logger, logging.WARNING, "Replacing an executor process, because a process, a timer, a busy "
+                      "thread or many threads were left behind by connector %s", resident.connector,
+                      about=resident.connector)
         with self._lock:
             pending, resident.item = resident.item is item, None
             if not resident.removed:

@@ -24,7 +24,7 @@ def start_watchdog() -> bool:
 
     Spark's Python daemon sends its processes SIGHUP when Spark stops. The kernel sends it, too, if the daemon is killed
     while a sibling is suspended: the process group has then lost its last parent and has a stopped member (POSIX,
-    _Exit). This process goes on after the latter.
+    _Exit). In that case, this process continues.
     """
     if sys.platform != "linux":
         return False

@@ -15,6 +15,7 @@ from spark_tasks.errors import (
     PermanentError,
     PluginExitError,
     RetriableError,
+    counted,
     is_permanent,
     plugin_code,
     rust_code,
@@ -120,3 +121,7 @@ def test_a_stack_trace_has_all_causes_and_no_marks_within_lines() -> None:
     assert told.count("1 + fail(") == 2
     for said in ("ValueError: first", "raise error from cause", "was the direct cause of", "DataError: [hidden]"):
         assert said in told
+
+
+def test_a_number_has_its_noun() -> None:
+    assert [counted(number, "task") for number in (0, 1, 2)] == ["no tasks", "1 task", "2 tasks"]

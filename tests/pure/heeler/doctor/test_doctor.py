@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from heeler.cli.main import main
 from heeler.doctor import worker
-from heeler.doctor.findings import Finding, Verdict, counted, findings_of
+from heeler.doctor.findings import Finding, Verdict, findings_of
 from tests.rigs.fake_connect import fake_connect
 from tests.rigs.serving import make_certificates
 
@@ -167,10 +167,6 @@ def test_each_finding_is_a_line():
     done = CliRunner().invoke(main, ["doctor", "--url", "http://127.0.0.1:1"])
     [line] = [line for line in done.stdout.splitlines() if line.startswith("workers")]
     assert "HEELER_URL)? http://127.0.0.1:1: [Errno" in line
-
-
-def test_counted_uses_singular_and_plural():
-    assert (counted(1, "replica"), counted(2, "replica")) == ("1 replica", "2 replicas")
 
 
 def test_a_check_that_fails_is_a_finding():

@@ -77,3 +77,12 @@ def test_the_root_logger_may_be_named_in_any_case(loggers: WorkerLoggers, monkey
     shown = loggers.level("Root")
     assert shown is not None
     assert shown == loggers.level("root")
+
+
+def test_a_changed_level_is_a_line_of_the_log(loggers: WorkerLoggers, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged before the change, which may be one to fewer lines."""
+    own = logging.getLogger(WorkerLoggers.__module__)
+    with caplog.at_level(logging.INFO, own.name):
+        loggers.set_level(own.name, "ERROR")
+        loggers.set_level(NAME, "DEBUG")
+    assert caplog.messages == [f"Setting the level of logger {own.name}, and of those below it, to ERROR"]

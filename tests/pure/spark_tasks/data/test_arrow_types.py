@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.data.arrow_types import decimal_type, fitting_decimal, from_arrow, to_arrow
+from spark_tasks.data.arrow_types import decimal_type, fitting_decimal, from_arrow, to_arrow, with_child_types
 from spark_tasks.data.schema import DECIMAL, Schema, Type
 from spark_tasks.errors import DataError
 
@@ -54,3 +54,19 @@ def test_a_decimal_is_converted_exactly_or_refused(number, scale):
     else:
         assert found == number
         assert pa.array([found], kind).to_pylist() == [number]
+
+
+def test_the_types_of_children_are_changed_and_their_fields_kept() -> None:
+    """Names, nullability and metadata stay."""
+    child = pa.field("a", pa.int32(), nullable=False, metadata={"k": "v"})
+    wanted = child.with_type(pa.int64())
+
+    def change(kind: pa.DataType) -> pa.DataType:
+        return pa.int64() if kind == pa.int32() else kind
+
+    assert with_child_types(pa.struct([child]), change).field(0).equals(wanted, check_metadata=True)
+    assert with_child_types(pa.list_(child), change).value_field.equals(wanted, check_metadata=True)
+    both = with_child_types(pa.map_(child, child.with_nullable(True)), change)
+    assert both.key_field.equals(wanted, check_metadata=True)
+    assert both.item_field.equals(wanted.with_nullable(True), check_metadata=True)
+    assert with_child_types(pa.int32(), change) == pa.int32(), "it has no children"

@@ -175,7 +175,7 @@ def test_the_appender_gives_up_after_the_delivery_timeout(started):
     broker = Broker([protocol.NotEnoughReplicasError.errno] * 1000)
     appender = Appender(started(broker), ME, delivery_timeout_ms=20)
     appender.append("t", 0, raw([b"x"]))
-    with pytest.raises(ConnectError, match="1 records could not be appended to t-0"):
+    with pytest.raises(ConnectError, match="1 record could not be appended to t-0"):
         appender.flush()
 
 
@@ -184,5 +184,5 @@ def test_a_partition_that_takes_no_records_for_long_is_named(started, monkeypatc
     appender = Appender(started(Broker([protocol.NotEnoughReplicasError.errno] * 3)), ME)
     appender.append("t", 0, raw([b"x"]))
     appender.flush()
-    assert [text for text in caplog.messages if text.startswith("Records for t-0 are sent again and again: ")
+    assert [text for text in caplog.messages if text.startswith("Records for partition t-0 are sent again and again: ")
             and "NotEnoughReplicas" in text]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from spark_tasks.tasks.pace import IdleTasks
 from tests.rigs.support import wait_until
 from tests.rigs.task_plugins import NumbersConnector, NumbersReader, SimpleConnector
 from tests.rigs.tasks import MemoryOffsets, context_of
+from tests.rigs.waiting_engine import WaitingEngine
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 
@@ -43,35 +44,6 @@ class Idle:
     def start(self) -> None: ...
 
     recover = abort = cancel = close = start
-
-
-class Engine:
-    """`meanwhile` is called while a batch is submitted."""
-
-    job_per_batch = False
-
-    def __init__(self) -> None:
-        self.meanwhile: Callable[[], None] = lambda: None
-
-    def submit(self, _task: str, _splits: Sequence[Any]) -> Future[list[Any]]:
-        self.meanwhile()
-        return Future()
-
-    def cancel(self, batch: Future[list[Any]]) -> None:
-        if not batch.done():
-            batch.set_exception(CancelledError())
-
-    def runs(self, batch: Future[list[Any]]) -> bool:
-        return batch.running()
-
-    def own_process(self, _task: str) -> None:
-        return None
-
-    def ready_s(self, _batch: Future[list[Any]]) -> float:
-        return 0.0
-
-    def where(self, _batch: Future[list[Any]]) -> str | None:
-        return None
 
 
 class Owing(Idle):
@@ -112,7 +84,7 @@ class Away(Idle):
         return self.owes and self.commit()
 
 
-class Running(Engine):
+class Running(WaitingEngine):
     """The batch that was submitted last is running."""
 
     batch: Future[list[Any]] | None = None
@@ -130,7 +102,7 @@ class Running(Engine):
 
 
 def task_of(
-    folder: Path, engine: Engine, delivery: Idle, offsets: MemoryOffsets | None = None,
+    folder: Path, engine: WaitingEngine, delivery: Idle, offsets: MemoryOffsets | None = None,
     kind: type[NumbersConnector] = NumbersConnector, idle: IdleTasks | None = None,
 ) -> SourceTask:
     (folder / "limit").write_text("3")
@@ -165,7 +137,7 @@ def test_a_task_that_pauses_or_stops_while_it_looks_for_records_is_no_idle_task(
 
 def test_a_batch_that_is_submitted_after_its_task_was_abandoned_is_cancelled(tmp_path: Path) -> None:
     """The plan may have taken longer than the task had to stop; what the batch writes would be duplicates."""
-    engine = Engine()
+    engine = WaitingEngine()
     task = task_of(tmp_path, engine, Idle())
     task.start()
     engine.meanwhile = task.cancel
@@ -216,7 +188,7 @@ def test_a_task_that_stops_while_kafka_is_away_tries_once_to_write_its_offsets(t
 def test_a_task_that_stops_tries_to_write_the_offsets_of_earlier_batches(tmp_path: Path) -> None:
     delivery = Away()
     delivery.attempts = 1
-    task = task_of(tmp_path, Engine(), delivery)
+    task = task_of(tmp_path, WaitingEngine(), delivery)
     task.start()
     task.run_once()
     assert delivery.attempts == 2
@@ -331,7 +303,7 @@ def test_a_reader_that_has_nothing_new_at_times_does_not_hide_that_its_batch_end
         def settle(self, *, finish: bool) -> bool:  # noqa: ARG002
             return False
 
-    class Ending(Engine):
+    class Ending(WaitingEngine):
         def submit(self, _task: str, _splits: Sequence[Any]) -> Future[list[Any]]:
             future: Future[list[Any]] = Future()
             future.set_exception(ExecutorEndedError("the process ended"))

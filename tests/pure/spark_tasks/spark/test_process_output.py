@@ -188,7 +188,7 @@ def test_code_of_plugins_does_not_run_while_the_log_of_an_executor_process_is_lo
 
     log_as_the_worker()
     logging.Logger("apart from pytest's handlers").warning("hello %s", Argument())  # noqa: LOG001
-    assert "WARNING hello you (" in written.getvalue()
+    assert "WARN hello you (" in written.getvalue()
     assert held == [False]
 
 

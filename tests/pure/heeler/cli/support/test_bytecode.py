@@ -30,4 +30,4 @@ def test_a_module_that_cannot_be_compiled_is_named(tmp_path, monkeypatch, caplog
     source.write_text("1 +\n")
     compile_imported()
     del sys.modules["soon_broken"]
-    assert caplog.messages == [f"1 modules could not be compiled, so starts take longer; the first: {source}"]
+    assert caplog.messages == [f"1 module could not be compiled, so starts take longer; the first: {source}"]

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.dead_letters.exactly_once.letter_offsets import LONGEST, LetterOffsets, parsed
+from spark_tasks.dead_letters.exactly_once.letter_offsets import LetterOffsets, parsed
+from spark_tasks.dead_letters.offset_runs import MAX_METADATA
 
 OFFSETS = st.sets(st.integers(0, 60) | st.integers(0, 2**62), max_size=60)
 
@@ -52,7 +53,7 @@ def test_of_too_many_the_first_ones_are_left_out() -> None:
     assert found is not None
     assert len(found.runs) > 500
     assert found.runs == letters.runs[-len(found.runs) :]
-    assert letters.metadata_within(LONGEST) == (letters.metadata(), found)
+    assert letters.metadata_within(MAX_METADATA) == (letters.metadata(), found)
 
 
 @pytest.mark.parametrize("longest", [0, 100, 1000])
@@ -68,7 +69,7 @@ def test_as_many_fit_as_the_broker_allows(longest: int) -> None:
 def test_very_many_in_a_pattern_can_be_read_again() -> None:
     """Their metadata was short, but had more bytes than are decompressed, so all of them were forgotten."""
     letters = LetterOffsets().with_more(range(0, 1_200_000, 2))
-    text, kept = letters.metadata_within(LONGEST)
+    text, kept = letters.metadata_within(MAX_METADATA)
     assert parsed(text) == kept
     assert len(kept.runs) > 1500
     assert kept.runs == letters.runs[-len(kept.runs) :]

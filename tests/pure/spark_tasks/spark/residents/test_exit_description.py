@@ -17,7 +17,7 @@ from tests.rigs.splits import Answer, EndProcess, KillWorker
 @pytest.mark.parametrize(("split", "how"), [
     (EndProcess("exit"), "ended with exit code 0"),
     (EndProcess("abort"), r"was killed by signal 6 \(SIGABRT\): native code called abort\(\)"),
-    (KillWorker(), r"was killed by signal 9 \(SIGKILL\): perhaps the system had too little memory"),
+    (KillWorker(), r"was killed by signal 9 \(SIGKILL\): perhaps the system was out of memory"),
 ])
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 def test_the_error_and_the_log_say_how_a_process_has_ended(

@@ -81,16 +81,16 @@ class Proxied(socket.socket):
     (set_zone, "the time zone"),
     (partial(locale.setlocale, locale.LC_CTYPE, "C"), "the locale"),
     (partial(signal.signal, signal.SIGPIPE, signal.SIG_DFL), "signal handlers"),
-    (partial(limit_files, 1), "limits of resources"),
-    (gc.disable, "the garbage collection"),
-    (partial(socket.setdefaulttimeout, 7.0), "the default timeout of sockets"),
-    (partial(setattr, socket, "socket", Proxied), "the means of connections"),
+    (partial(limit_files, 1), "resource limits"),
+    (gc.disable, "garbage collection"),
+    (partial(socket.setdefaulttimeout, 7.0), "the default socket timeout"),
+    (partial(setattr, socket, "socket", Proxied), "how connections are made"),
     (partial(sys.setrecursionlimit, 20_000), "the recursion limit"),
-    (partial(sys.setswitchinterval, 0.01), "the switch interval of threads"),
-    (partial(sys.path.insert, 0, "/opt/vendor"), "the search path of modules"),
+    (partial(sys.setswitchinterval, 0.01), "the thread switch interval"),
+    (partial(sys.path.insert, 0, "/opt/vendor"), "the module search path"),
     (use_more_digits, "the decimal context"),
-    (partial(np.seterr, divide="raise"), "numpy's handling of errors"),
-    (partial(warnings.filterwarnings, "error", "of a test"), "warnings that raise errors"),
+    (partial(np.seterr, divide="raise"), "numpy's error handling"),
+    (partial(warnings.filterwarnings, "error", "of a test"), "warnings that are raised as errors"),
     (partial(logging.root.setLevel, logging.DEBUG), "the root logger"),
     (partial(os.chdir, "/"), "the working folder"),
 ])
@@ -130,7 +130,7 @@ def test_several_changes_are_named_without_values() -> None:
     found = set_up.changes()
     for number in range(7):
         del os.environ[f"A{number}"]
-    assert found == ("environment variables (A0, A1, A2, A3, A4 and 2 more), the default timeout of sockets")
+    assert found == ("environment variables (A0, A1, A2, A3, A4 and 2 more), the default socket timeout")
     socket.setdefaulttimeout(None)
     assert set_up.changes() == "", "what is as before does not count"
 
