@@ -320,7 +320,7 @@ class ConnectorActor(PooledActor):
 
     def _fail(self, error: Exception) -> None:
         if self._pace is not None and self._pace.ended:
-            _logger.info("The call of the connector, which was abandoned, has ended: %s", error)
+            _logger.info("What the abandoned connector was doing has ended: %s", error)
         else:
             _logger.error("The connector has failed", exc_info=error)
         if self._phase is ConnectorPhase.ENDED:

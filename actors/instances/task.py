@@ -35,7 +35,7 @@ from spark_tasks.task import TaskRunner
 from storage.ids import Config, ConnectorName, ConnectorTaskId, State, TargetState
 
 _logger = logging.getLogger(__name__)
-_ABANDONED: Final = "the abandoned task ended with: %s"
+_ABANDONED: Final = "What the abandoned task was doing has ended: %s"
 
 RunnerFactory = Callable[[StartTask, Callable[[], None]], TaskRunner]
 """Creates the runner of a task, without starting it; the second argument wakes the task. Resolves config providers."""

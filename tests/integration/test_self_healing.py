@@ -119,7 +119,7 @@ def test_a_sink_whose_write_hangs_is_abandoned_with_a_plain_message(rig, topic_n
     def lines():
         return [line for line in log.read_text().splitlines() if f"[{topic_name}|task-0]" in line]
 
-    wait_until(lambda: any("the abandoned task ended with: " in line for line in lines()), 40, "its end")
+    wait_until(lambda: any("What the abandoned task was doing has ended: " in line for line in lines()), 40, "its end")
     assert [line for line in lines() if " ERROR " in line and "] Did not stop within " not in line] == []
     assert metrics(rig)["heeler_task_restarts_total", "stall", topic_name, "0"] >= 1
     release.touch()
