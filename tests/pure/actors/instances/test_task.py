@@ -315,7 +315,7 @@ def test_a_hanging_batch_is_abandoned(rig: Rig, caplog: pytest.LogCaptureFixture
     assert runner.calls[-1] == "close"
     reported = [record for record in caplog.records if record.name == "actors.instances.task"]
     assert [record.getMessage() for record in reported] == [
-        "What the abandoned task was doing has ended: given up", "the abandoned task ended with: the batch was cancelled"]
+        f"What the abandoned task was doing has ended: {why}" for why in ("given up", "the batch was cancelled")]
     assert [(record.levelname, record.exc_info) for record in reported] == [("INFO", None)] * 2
 
 
