@@ -1,8 +1,8 @@
 """Reads JSON texts one by one, as Jackson does. It is slow, and used for texts that json_tape does not accept.
 
-Beyond RFC 8259 it accepts a byte order mark, UTF-16 and UTF-32, and anything after the first value, and what a Dialect
-says. If an object has several members with one name, the last one counts. Integers keep their low 64 bits; numbers with a point
-or an exponent become doubles.
+Beyond RFC 8259 it accepts a byte order mark, UTF-16 and UTF-32, anything after the first value, and what a Dialect
+says. If an object has several members with one name, the last one counts. Integers keep their low 64 bits; numbers with
+a point or an exponent become doubles.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OF_KAFKA: Final = Dialect(leading_zeros=True, not_numbers=False)
 OF_CONFLUENT: Final = Dialect(leading_zeros=False, not_numbers=True)
 """Of its JsonSchemaConverter. The word has to be the whole token: `NaNs` is an error."""
 
-_NOT_NUMBERS = re.compile(r"NaN|([+-]?)Infinity|([+-])INF", re.ASCII)
+_NOT_NUMBERS = re.compile(r"NaN|[+-]?Infinity|[+-]INF", re.ASCII)
 
 
 class NumberText(str):
@@ -155,8 +155,8 @@ class _Parser:
         for word, meaning in _LITERALS.items():
             if text.startswith(word, at):
                 return meaning, self._word_end(at + len(word))
-        word = _NOT_NUMBERS.match(text, at) if self._dialect.not_numbers else None
-        return self._number(at) if word is None else self._not_number(word)
+        found = _NOT_NUMBERS.match(text, at) if self._dialect.not_numbers else None
+        return self._number(at) if found is None else self._not_number(found)
 
     def _word_end(self, after: int) -> int:
         text = self._text
@@ -164,10 +164,10 @@ class _Parser:
             raise _wrong(text, after)
         return after
 
-    def _not_number(self, word: re.Match[str]) -> tuple[float | NumberText, int]:
-        sign = "-" if "-" in word.group() else ""
-        name = "NaN" if word.group() == "NaN" else f"{sign}Infinity"
-        return NumberText(name) if self._numbers_as_written else float(name), self._word_end(word.end())
+    def _not_number(self, found: re.Match[str]) -> tuple[float | NumberText, int]:
+        sign = "-" if "-" in found.group() else ""
+        name = "NaN" if found.group() == "NaN" else f"{sign}Infinity"
+        return NumberText(name) if self._numbers_as_written else float(name), self._word_end(found.end())
 
     def _number(self, at: int) -> tuple[int | float | NumberText, int]:
         found = _NUMBER.match(self._text, at)

@@ -1,7 +1,7 @@
 """Finds records whose bytes are no message, by the rules of Java's parser. ptars does not check all of them: it takes a
 group without an end, and a packed list that ends within a number.
 """
-# ruff: noqa: PLR0917, PLR2004 - compiled code: keyword arguments are not possible, and the numbers are the format's
+# ruff: noqa: SIM110 - compiled code: plain comparisons and loops are faster
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from spark_tasks.arrays.buffers import Bools, Ints, frozen, texts
 from spark_tasks.arrays.jit import kernel as jit
 from spark_tasks.pipeline.converters.protobuf.tree import Message, ProtobufField
 
-_OPAQUE, _VARINTS, _FOURS, _EIGHTS = range(4)  # what the bytes of a field contain; nested messages have numbers from 4 on
-_NESTED: Final = 4
+_OPAQUE, _VARINTS, _FOURS, _EIGHTS = range(4)  # what the bytes of a field contain
+_NESTED: Final = 4  # and more: a message
 _UNKNOWN: Final = -1  # the message within a group: it has no known fields
 _MAX_DEPTH: Final = 100  # of Java's parser
 _FOURS_KINDS, _EIGHTS_KINDS = ("fixed32", "sfixed32", "float"), ("fixed64", "sfixed64", "double")
@@ -65,7 +65,7 @@ def _check(data: Any, offsets: Any, contents: Any, begins: Any, stack: Any, wron
 
 
 @jit
-def _varint_end(data: Any, pos: int, end: int) -> int:
+def _varint_end(data: Any, pos: Any, end: Any) -> Any:
     """Returns the position after the varint, -1 if it does not end within ten bytes."""
     stop = min(end, pos + 10)
     while pos < stop:
@@ -76,19 +76,21 @@ def _varint_end(data: Any, pos: int, end: int) -> int:
 
 
 @jit
-def _low_bits(data: Any, pos: int, after: int) -> int:
+def _low_bits(data: Any, pos: Any, after: Any) -> Any:
     """Returns a varint without its bits from the 35th on, which mean nothing to Java where it reads 32 bits."""
-    value = 0
+    value: Any = 0
     for i in range(min(after - pos, 5)):
         value |= (np.int64(data[pos + i]) & 127) << (7 * i)
     return value
 
 
 @jit
-def _is_message(  # noqa: C901, PLR0911, PLR0912 - one automaton
-    data: Any, pos: int, end: int, contents: Any, begins: Any, stack: Any
+def _is_message(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton
+    data: Any, pos: Any, end: Any, contents: Any, begins: Any, stack: Any
 ) -> bool:
-    message, group, depth = np.int64(0), np.int64(0), 0
+    message: Any = np.int64(0)
+    group: Any = np.int64(0)
+    depth = 0
     while True:
         if pos == end:
             if group != 0:
@@ -98,7 +100,8 @@ def _is_message(  # noqa: C901, PLR0911, PLR0912 - one automaton
             depth -= 1
             end, message, group = stack[0, depth], stack[1, depth], stack[2, depth]
             continue
-        tag, after = np.int64(data[pos]), pos + 1
+        tag: Any = np.int64(data[pos])
+        after = pos + 1
         if tag > 127:  # this and the like: calls only for what is rare
             after = _varint_end(data, pos, end)
             if after < 0:
@@ -129,11 +132,12 @@ def _is_message(  # noqa: C901, PLR0911, PLR0912 - one automaton
             end, message, group = stack[0, depth], stack[1, depth], stack[2, depth]
         else:
             inner = end
-            content = _OPAQUE
+            content: Any = _OPAQUE
             if kind == 2:
                 if pos == end:
                     return False
-                size, after = np.int64(data[pos]), pos + 1
+                size: Any = np.int64(data[pos])
+                after = pos + 1
                 if size > 127:
                     after = _varint_end(data, pos, end)
                     if after < 0 or (after - pos > 5 and _has_high_bits(data, pos + 5, after)):
@@ -159,7 +163,7 @@ def _is_message(  # noqa: C901, PLR0911, PLR0912 - one automaton
 
 
 @jit
-def _has_high_bits(data: Any, pos: int, end: int) -> bool:
+def _has_high_bits(data: Any, pos: Any, end: Any) -> bool:
     for i in range(pos, end):
         if data[i] & 127:
             return True
@@ -167,12 +171,12 @@ def _has_high_bits(data: Any, pos: int, end: int) -> bool:
 
 
 @jit
-def _are_numbers(data: Any, pos: int, end: int, content: int) -> bool:
+def _are_numbers(data: Any, pos: Any, end: Any, content: int) -> bool:
     """Returns whether the bytes are a whole number of numbers of this content."""
     if content == _FOURS:
-        return (end - pos) % 4 == 0
+        return bool((end - pos) % 4 == 0)
     if content == _EIGHTS:
-        return (end - pos) % 8 == 0
+        return bool((end - pos) % 8 == 0)
     while pos < end:
         pos = _varint_end(data, pos, end)
         if pos < 0:

@@ -110,7 +110,8 @@ def test_words_for_numbers_that_json_does_not_have_are_read_as_by_java(word):
     assert list(map(repr, found[1].values())) == list(map(repr, WORDS[word]))
 
 
-@pytest.mark.parametrize("wrong", ["01", "-01", "00", "00.5", "INF", "+NaN", "-NaN", "nan", "NaNs", "Infinit", "+1", ".5"])
+@pytest.mark.parametrize("wrong", [
+    "01", "-01", "00", "00.5", "INF", "+NaN", "-NaN", "nan", "NaNs", "Infinit", "+1", ".5"])
 def test_what_java_takes_for_no_number_is_a_bad_record(wrong):
     for text in (f'{{"f":{wrong}}}', f'{{"i": {wrong} }}'):
         with pytest.raises(BadRowsError, match="not valid") as bad:

@@ -17,8 +17,8 @@ MESSAGE = Message("M", "M", (
     ProtobufField("e", 15, "fixed64", repeated=True, packed=True),
     ProtobufField("f", 16, "float", repeated=True, packed=True)))
 GOOD = {  # what there is in it
-    "": "nothing", "0805": "a number", "08ffffffffffffffffff01": "ten bytes", "0a01ff": "a text where a number is known",
-    "32020805": "a message", "3a0105": "a packed number", "3805": "a number that could be packed", "3a00": "none packed",
+    "": "nothing", "0805": "a number", "08ffffffffffffffffff01": "ten bytes", "0a01ff": "a text for a number",
+    "32020805": "a message", "3a0105": "a packed number", "3805": "a number not packed", "3a00": "none packed",
     "7a080102030405060708": "eight bytes packed", "82010401020304": "four bytes packed", "9b019c01": "a group",
     "9b0108059c01": "a group with a field", "9b010a01ff9c01": "a group with what looks like a message",
     "0b0b0c0c": "groups within groups", "d204027878": "an unknown text", "8880808000" "05": "a tag of five bytes",
@@ -32,7 +32,8 @@ BAD = {
     "3a0180": "a packed varint that is cut off", "320108": "a nested message that is cut off",
     "320508": "a nested message that is longer than its surroundings", "4203080500": "a nested field number zero",
     "9b01": "a group without an end", "9c01": "an end without a group", "0b14": "the end of another group",
-    "320153": "a group without an end in a message", "0b3201050c0c": "the end twice", "12ffffffff0f61": "a negative length",
+    "320153": "a group without an end in a message", "0b3201050c0c": "the end twice",
+    "12ffffffff0f61": "a negative length",
     "128080808010": "a length beyond 32 bits", "6b" * 101 + "6c" * 101: "a hundred and one levels",
     "6b" * 100_000: "groups that would end the process",
 }
