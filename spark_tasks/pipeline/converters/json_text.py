@@ -7,6 +7,7 @@ a point or an exponent become doubles.
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -23,6 +24,8 @@ _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS = {"true": True, "false": False, "null": None}
+_MARKS = (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF8)
+_MARKED = 4  # bytes of the shortest text with such a mark
 _MAX_EXPONENT = 9999  # that json_tape accepts; a number of 1,000 characters with it is zero or infinite in all types
 
 
@@ -54,14 +57,20 @@ def parse(data: bytes, *, numbers_as_written: bool = False, dialect: Dialect = O
     node. With `numbers_as_written`, numbers are NumberText that json_tape accepts, with all their digits, or one of its
     words. Raises DataError with the position of the error.
     """
-    text = _decode(data)
+    text, wrong = _decode(data)
     at = _skip(text, 0)
-    if at == len(text):
+    if at == len(text) and wrong is None:
         return None
-    value, after = _Parser(text, dialect, numbers_as_written=numbers_as_written).value(at, 0)
-    number = isinstance(value, int | float | NumberText) and text[after - 1].isdigit()
-    if number and after < len(text) and text[after] not in " \t\r\n":
-        raise _wrong(text, after)
+    try:
+        value, after = _Parser(text, dialect, numbers_as_written=numbers_as_written).value(at, 0)
+    except DataError as error:
+        raise wrong or error from None
+    if text[after - 1] not in '"}]':  # what ends with itself may be followed by anything
+        number = isinstance(value, int | float | NumberText) and text[after - 1].isdigit()
+        if number and after < len(text) and text[after] not in " \t\r\n":
+            raise _wrong(text, after)
+        if wrong is not None and after == len(text):
+            raise wrong
     return value
 
 
@@ -88,12 +97,18 @@ def canonical(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _decode(data: bytes) -> str:
-    encoding = json.detect_encoding(data) if len(data) > 1 else "utf-8"
+def _decode(data: bytes) -> tuple[str, DataError | None]:
+    """Returns the text before the first bytes that are not text, and the error for these: they may be after the first
+    value. As in Jackson, a mark of the byte order is none in less than four bytes, and bytes that are not UTF-16 become
+    other characters.
+    """
+    few = len(data) < 2 or (len(data) < _MARKED and data.startswith(_MARKS))
+    encoding = "utf-8" if few else json.detect_encoding(data)
     try:
-        return data.decode(encoding)
+        return data.decode(encoding, "replace" if encoding.startswith("utf-16") else "strict"), None
     except UnicodeDecodeError as error:
-        raise DataError(f"the JSON text is not valid {error.encoding}: {error.reason} at byte {error.start}") from None
+        wrong = DataError(f"the JSON text is not valid {error.encoding}: {error.reason} at byte {error.start}")
+        return error.object[: error.start].decode(encoding.removesuffix("-sig")), wrong
 
 
 def _skip(text: str, at: int) -> int:

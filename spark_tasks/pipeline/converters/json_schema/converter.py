@@ -34,7 +34,7 @@ _JSON_KEYS = ConfigDef(
     flag("use.optional.for.nonrequired", Importance.MEDIUM,
          "Whether members that a schema does not require become optional fields."),
     flag("ignore.modern.dialects", Importance.LOW, "Has no effect: schemas of all drafts are read in the same way."),
-    ConfigKey("decimal.format", Type.STRING, default="BASE64", validator=OneOfIgnoringCase("BASE64", "NUMERIC"),
+    ConfigKey("decimal.format", Type.STRING, default="BASE64", validator=OneOfIgnoringCase("NUMERIC", "BASE64"),
               importance=Importance.LOW, doc="The format of decimals: BASE64 (their bytes) or NUMERIC."),
     flag("flatten.singleton.unions", Importance.LOW, "Whether a union of one schema is read as that schema.",
          default=True),
