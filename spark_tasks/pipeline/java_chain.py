@@ -18,7 +18,7 @@ from typing_extensions import override
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.data.host_records import described, schema_text
 from spark_tasks.data.schema import to_text
-from spark_tasks.errors import ConnectError, DataError, PermanentError
+from spark_tasks.errors import ConfigError, ConnectError, DataError, PermanentError
 from spark_tasks.host_frames import (
     BATCH,
     Batch,
@@ -37,6 +37,7 @@ from spark_tasks.pipeline.handover import from_json, to_json
 from spark_tasks.pipeline.sink_pipeline import NONE_KNOWN, Known, SinkPipeline, each_part, taken
 from spark_tasks.pipeline.source_pipeline import RawBatch, SourcePipeline
 from spark_tasks.plugins.chain_cut import Cut, with_converters
+from spark_tasks.plugins.kinds import PluginNotFoundError
 from spark_tasks.process.close_on_fork import close_on_fork
 
 FRAME_BYTES: Final = 2 << 20  # one record may be larger
@@ -209,8 +210,21 @@ class JavaLastPipeline(SourcePipeline):
     def __init__(
         self, worker: Mapping[str, str], connector: Mapping[str, str], cut: Cut, java: JavaPart, *, rows: bool
     ) -> None:
-        super().__init__(worker, cut.for_near(with_converters(connector, worker)), rows=rows)
+        whole = with_converters(connector, worker)
+        super().__init__(worker, cut.for_near(whole), rows=rows)
         self.java = java
+        self._for_letters = SourcePipeline(worker, {**whole, "transforms": "", "predicates": ""}, rows=rows)
+
+    @override
+    def original(self, batch: pa.RecordBatch, row: int) -> RawBatch:
+        """As the connector's converters write it, even if the host has to convert all other records; as JSON only if a
+        converter is in no other place than a jar.
+        """
+        try:
+            self._for_letters.stages  # noqa: B018 - creates them
+        except (PluginNotFoundError, ConfigError):
+            return super().original(batch, row)
+        return self._for_letters.original(batch, row)
 
     @override
     def _raws(self, topic: str, batch: pa.RecordBatch) -> Iterator[RawBatch]:

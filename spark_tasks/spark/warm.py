@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any
 
@@ -74,6 +75,19 @@ def compile_all() -> None:
             _round_trip(_converters(_JSON, schemas=schemas), texts, _HEADERS, transforms)
         except Exception as error:  # noqa: BLE001 - as above
             _logger.warning("Compiling the rest of the data plane failed: %s", error)
+    try:
+        _read_protobuf()
+    except Exception as error:  # noqa: BLE001 - as above
+        _logger.warning("Compiling Protobuf's kernel failed: %s", error)
+
+
+def _read_protobuf() -> None:
+    if find_spec("ptars") is None:  # an optional package
+        return
+    from spark_tasks.pipeline.converters.protobuf.tree import Message  # noqa: PLC0415
+    from spark_tasks.pipeline.converters.protobuf.wire_faults import WireFaults  # noqa: PLC0415
+
+    WireFaults(Message("M", "M", ())).rows(pa.array([b"\x08\x01"], pa.binary()))
 
 
 def _converters(value: str, *, schemas: bool = False) -> dict[str, str]:

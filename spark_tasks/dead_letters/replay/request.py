@@ -61,9 +61,12 @@ class ReplayOrder:
         first, last = _number(chosen, "first_offset", 0) or 0, _number(chosen, "last_offset", 0)
         if last is not None and last < first:
             raise ConfigError(f"last_offset ({last}) must not be less than first_offset ({first})")
+        begin, end = _moment(chosen, "from"), _moment(chosen, "to")
+        if begin is not None and end is not None and end <= begin:
+            raise ConfigError(f"to ({chosen['to']}) must be later than from ({chosen['from']})")
         return cls(
             _flag(body, "dry_run"), _flag(body, "values"), _number(body, "limit", 1), _texts(chosen, "topics"), stages,
-            _pattern(chosen, "exception"), _pattern(chosen, "message"), _moment(chosen, "from"), _moment(chosen, "to"),
+            _pattern(chosen, "exception"), _pattern(chosen, "message"), begin, end,
             _number(chosen, "partition", 0), first,
             _MAX_INT64 if last is None else min(last + 1, _MAX_INT64), _flag(body, "keeps_no_offsets"),
         )

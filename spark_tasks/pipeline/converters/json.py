@@ -73,7 +73,7 @@ class JsonConverter(Converter, HeaderConverter):
             doc="With schemas.enable, for sinks: the schema of all records, which then contain only the payload.",
         ),
         ConfigKey(
-            "decimal.format", Type.STRING, default="BASE64", validator=OneOfIgnoringCase("BASE64", "NUMERIC"),
+            "decimal.format", Type.STRING, default="BASE64", validator=OneOfIgnoringCase("NUMERIC", "BASE64"),
             importance=Importance.LOW, group="Serialization", order=0, width=Width.MEDIUM,
             display_name="Decimal Format", doc="The format of decimals: BASE64 (their bytes) or NUMERIC.",
         ),

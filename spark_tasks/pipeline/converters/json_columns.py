@@ -75,27 +75,27 @@ def whole_values(tape: Tape, tokens: Ints) -> Column:
     return (nulls_of_texts(found), metadata) if is_json(metadata) else (found, metadata)
 
 
-def read_tape(array: pa.Array) -> Tape:
+def read_tape(array: pa.Array, dialect: json_text.Dialect = json_text.OF_KAFKA) -> Tape:
     """Returns the tokens of all texts. Rewrites unusual texts in plain form first (json_text). Raises BadRowsError for
     texts that are not JSON.
     """
     tape = _tape(array)
-    return _usual(array, tape, _unusual(array, tape))
+    return _usual(array, tape, _unusual(array, tape), dialect)
 
 
 def _unusual(array: pa.Array, tape: Tape) -> list[int]:
     return sorted({*tape.unusual.tolist(), *_not_utf8(array)})
 
 
-def _usual(array: pa.Array, tape: Tape, unusual: list[int]) -> Tape:
+def _usual(array: pa.Array, tape: Tape, unusual: list[int], dialect: json_text.Dialect = json_text.OF_KAFKA) -> Tape:
     """Returns the tape, or a new one with the unusual rows."""
-    return _tape(_plain(array, unusual), escaped_keys=True) if unusual else tape
+    return _tape(_plain(array, unusual, dialect), rewritten=True) if unusual else tape
 
 
-def _tape(array: pa.Array, *, escaped_keys: bool = False) -> Tape:
+def _tape(array: pa.Array, *, rewritten: bool = False) -> Tape:
     values: Texts = texts(array)
     valid = all_valid(len(array)) if values.valid is None else values.valid
-    return tokenize(values.data, values.offsets[:-1], values.offsets[1:], valid, escaped_keys=escaped_keys)
+    return tokenize(values.data, values.offsets[:-1], values.offsets[1:], valid, rewritten=rewritten)
 
 
 def _not_utf8(array: pa.Array) -> list[int]:
@@ -114,7 +114,7 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _plain(array: pa.Array, rows: list[int]) -> pa.Array:
+def _plain(array: pa.Array, rows: list[int], dialect: json_text.Dialect) -> pa.Array:
     """Returns the array with the texts in `rows` in canonical form."""
     mask = np.zeros(len(array), np.bool_)
     mask[rows] = True
@@ -122,7 +122,7 @@ def _plain(array: pa.Array, rows: list[int]) -> pa.Array:
     bad: list[tuple[int, Exception]] = []
     for row in rows:
         try:
-            value = json_text.parse(array[row].as_py(), numbers_as_written=True)
+            value = json_text.parse(array[row].as_py(), numbers_as_written=True, dialect=dialect)
             plain.append(json_text.canonical(value).encode())
         except DataError as error:
             bad.append((row, json_text.NotJsonError(str(error))))

@@ -39,9 +39,10 @@ class Tape(NamedTuple):
     unusual: Ints
 
 
-def tokenize(data: Bytes, begins: Ints, stops: Ints, valid: Bools, *, escaped_keys: bool = False) -> Tape:
-    """Returns the tape of a text column. Text i is data[begins[i]:stops[i]]. `escaped_keys`: accept member names with
-    escapes, because they are known to be unique as written.
+def tokenize(data: Bytes, begins: Ints, stops: Ints, valid: Bools, *, rewritten: bool = False) -> Tape:
+    """Returns the tape of a text column. Text i is data[begins[i]:stops[i]]. `rewritten`: json_text has written the
+    texts. Then member names may have escapes, because they are known to be unique as written, and FLOAT tokens may be
+    the words NaN, Infinity and -Infinity, which are no JSON.
     """
     data, begins, stops = frozen(data), frozen(begins), frozen(stops)
     size = int(np.sum(stops, dtype=np.int64) - np.sum(begins, dtype=np.int64))
@@ -51,14 +52,14 @@ def tokenize(data: Bytes, begins: Ints, stops: Ints, valid: Bools, *, escaped_ke
     starts, ends, nexts = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     roots = np.empty(len(valid), np.int32)
     stack = np.empty(MAX_DEPTH + 1, np.int32)
-    count = _tokenize(data, begins, stops, valid, escaped_keys, kinds, starts, ends, nexts, roots, stack)
+    count = _tokenize(data, begins, stops, valid, rewritten, kinds, starts, ends, nexts, roots, stack)
     unusual = np.flatnonzero(roots == _UNUSUAL).astype(np.int32)
     return Tape(data, kinds[:count], starts[:count], ends[:count], nexts[:count], roots, unusual)
 
 
 @jit
 def _tokenize(
-    data: Any, begins: Any, stops: Any, valid: Any, escaped_keys: bool, kinds: Any, starts: Any, ends: Any, nexts: Any,
+    data: Any, begins: Any, stops: Any, valid: Any, rewritten: bool, kinds: Any, starts: Any, ends: Any, nexts: Any,
     roots: Any, stack: Any,
 ) -> int:  # fmt: skip
     count = 0
@@ -66,7 +67,7 @@ def _tokenize(
         if not valid[row]:
             roots[row] = _NO_ROW
             continue
-        after = _row(data, begins[row], stops[row], escaped_keys, kinds, starts, ends, nexts, count, stack)
+        after = _row(data, begins[row], stops[row], rewritten, kinds, starts, ends, nexts, count, stack)
         if after < 0:
             roots[row] = _UNUSUAL
         else:
@@ -171,8 +172,18 @@ def _literal(data: Any, pos: int, stop: int) -> tuple[int, int]:
 
 
 @jit
+def _not_number(data: Any, pos: int, stop: int) -> int:
+    """Returns the end of the word NaN, Infinity or -Infinity, of which no other begins like them, or -1."""
+    if data[pos] == 78:  # N
+        return pos + 3 if pos + 3 <= stop and data[pos + 1] == 97 and data[pos + 2] == 78 else -1
+    if data[pos] == 45:
+        pos += 1
+    return pos + 8 if pos + 8 <= stop and data[pos] == 73 and data[pos + 7] == 121 else -1  # I, y
+
+
+@jit
 def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls between its states would be slow
-    data: Any, pos: int, stop: int, escaped_keys: bool, kinds: Any, starts: Any, ends: Any, nexts: Any, count: int,
+    data: Any, pos: int, stop: int, rewritten: bool, kinds: Any, starts: Any, ends: Any, nexts: Any, count: int,
     stack: Any,
 ) -> int:  # fmt: skip
     """Tokenizes one text. Returns the number of tokens including its own, or -1 if the row is unusual."""
@@ -188,7 +199,7 @@ def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls betwee
             if c != 34:
                 return -1
             end, escaped = _string(data, pos + 1, stop)
-            if end < 0 or (escaped and not escaped_keys):
+            if end < 0 or (escaped and not rewritten):
                 return -1
             kinds[count], starts[count], ends[count] = KEY, pos + 1, end
             count += 1
@@ -219,12 +230,16 @@ def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls betwee
             wants_key = opened and in_object
         elif c == 45 or 48 <= c <= 57:
             end, kind = _number(data, pos, stop)
+            if end < 0 and rewritten:
+                end, kind = _not_number(data, pos, stop), FLOAT
             if end < 0:
                 return -1
             kinds[count], starts[count], ends[count] = kind, pos, end
             pos = end
         else:
             end, kind = _literal(data, pos, stop)
+            if end < 0 and rewritten:
+                end, kind = _not_number(data, pos, stop), FLOAT
             if end < 0:
                 return -1
             kinds[count], starts[count], ends[count] = kind, pos, end

@@ -1,17 +1,18 @@
-"""Reads JSON texts one by one, as Jackson does in JsonConverter. It is slow, and used for texts that json_tape does not
-accept.
+"""Reads JSON texts one by one, as Jackson does. It is slow, and used for texts that json_tape does not accept.
 
-Beyond RFC 8259 it accepts leading zeros, a byte order mark, UTF-16 and UTF-32, and anything after the first value. If
-an object has several members with one name, the last one counts. Integers keep their low 64 bits; numbers with a point
-or an exponent become doubles.
+Beyond RFC 8259 it accepts a byte order mark, UTF-16 and UTF-32, anything after the first value, and what a Dialect
+says. If an object has several members with one name, the last one counts. Integers keep their low 64 bits; numbers with
+a point or an exponent become doubles.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from spark_tasks.errors import DataError
 from spark_tasks.limits import MAX_DEPTH, MAX_NUMBER_LENGTH
@@ -23,7 +24,26 @@ _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS = {"true": True, "false": False, "null": None}
+_MARKS = (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF8)
+_MARKED = 4  # bytes of the shortest text with such a mark
 _MAX_EXPONENT = 9999  # that json_tape accepts; a number of 1,000 characters with it is zero or infinite in all types
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What else a converter's Jackson accepts. `not_numbers`: the words NaN, Infinity and -Infinity, and INF with a
+    sign, as numbers.
+    """
+
+    leading_zeros: bool
+    not_numbers: bool
+
+
+OF_KAFKA: Final = Dialect(leading_zeros=True, not_numbers=False)
+OF_CONFLUENT: Final = Dialect(leading_zeros=False, not_numbers=True)
+"""Of its JsonSchemaConverter. The word has to be the whole token: `NaNs` is an error."""
+
+_NOT_NUMBERS = re.compile(r"NaN|[+-]?Infinity|[+-]INF", re.ASCII)
 
 
 class NumberText(str):
@@ -32,19 +52,25 @@ class NumberText(str):
     __slots__ = ()
 
 
-def parse(data: bytes, *, numbers_as_written: bool = False) -> Any:
+def parse(data: bytes, *, numbers_as_written: bool = False, dialect: Dialect = OF_KAFKA) -> Any:
     """Returns the value as dict, list, str, int, float, bool or None; None for an empty text, like Jackson's missing
-    node. With `numbers_as_written`, numbers are NumberText that json_tape accepts, with all their digits. Raises
-    DataError with the position of the error.
+    node. With `numbers_as_written`, numbers are NumberText that json_tape accepts, with all their digits, or one of its
+    words. Raises DataError with the position of the error.
     """
-    text = _decode(data)
+    text, wrong = _decode(data)
     at = _skip(text, 0)
-    if at == len(text):
+    if at == len(text) and wrong is None:
         return None
-    value, after = _Parser(text, numbers_as_written=numbers_as_written).value(at, 0)
-    number = isinstance(value, int | float | NumberText) and not isinstance(value, bool)
-    if number and after < len(text) and text[after] not in " \t\r\n":
-        raise _wrong(text, after)
+    try:
+        value, after = _Parser(text, dialect, numbers_as_written=numbers_as_written).value(at, 0)
+    except DataError as error:
+        raise wrong or error from None
+    if text[after - 1] not in '"}]':  # what ends with itself may be followed by anything
+        number = isinstance(value, int | float | NumberText) and text[after - 1].isdigit()
+        if number and after < len(text) and text[after] not in " \t\r\n":
+            raise _wrong(text, after)
+        if wrong is not None and after == len(text):
+            raise wrong
     return value
 
 
@@ -71,12 +97,18 @@ def canonical(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _decode(data: bytes) -> str:
-    encoding = json.detect_encoding(data) if len(data) > 1 else "utf-8"
+def _decode(data: bytes) -> tuple[str, DataError | None]:
+    """Returns the text before the first bytes that are not text, and the error for these: they may be after the first
+    value. As in Jackson, a mark of the byte order is none in less than four bytes, and bytes that are not UTF-16 become
+    other characters.
+    """
+    few = len(data) < 2 or (len(data) < _MARKED and data.startswith(_MARKS))
+    encoding = "utf-8" if few else json.detect_encoding(data)
     try:
-        return data.decode(encoding)
+        return data.decode(encoding, "replace" if encoding.startswith("utf-16") else "strict"), None
     except UnicodeDecodeError as error:
-        raise DataError(f"the JSON text is not valid {error.encoding}: {error.reason} at byte {error.start}") from None
+        wrong = DataError(f"the JSON text is not valid {error.encoding}: {error.reason} at byte {error.start}")
+        return error.object[: error.start].decode(encoding.removesuffix("-sig")), wrong
 
 
 def _skip(text: str, at: int) -> int:
@@ -118,8 +150,9 @@ def _string(text: str, at: int) -> tuple[str, int]:
 
 
 class _Parser:
-    def __init__(self, text: str, *, numbers_as_written: bool) -> None:
+    def __init__(self, text: str, dialect: Dialect, *, numbers_as_written: bool) -> None:
         self._text = text
+        self._dialect = dialect
         self._numbers_as_written = numbers_as_written
 
     def value(self, at: int, depth: int) -> tuple[Any, int]:
@@ -136,17 +169,28 @@ class _Parser:
             return self._object(at, depth) if char == "{" else self._array(at, depth)
         for word, meaning in _LITERALS.items():
             if text.startswith(word, at):
-                after = at + len(word)
-                if after < len(text) and (text[after].isidentifier() or text[after].isdigit()):
-                    raise _wrong(text, after)
-                return meaning, after
-        return self._number(at)
+                return meaning, self._word_end(at + len(word))
+        found = _NOT_NUMBERS.match(text, at) if self._dialect.not_numbers else None
+        return self._number(at) if found is None else self._not_number(found)
+
+    def _word_end(self, after: int) -> int:
+        text = self._text
+        if after < len(text) and (text[after].isidentifier() or text[after].isdigit()):
+            raise _wrong(text, after)
+        return after
+
+    def _not_number(self, found: re.Match[str]) -> tuple[float | NumberText, int]:
+        sign = "-" if "-" in found.group() else ""
+        name = "NaN" if found.group() == "NaN" else f"{sign}Infinity"
+        return NumberText(name) if self._numbers_as_written else float(name), self._word_end(found.end())
 
     def _number(self, at: int) -> tuple[int | float | NumberText, int]:
         found = _NUMBER.match(self._text, at)
         if not found:
             raise _wrong(self._text, at)
         digits = found.group()
+        if not self._dialect.leading_zeros and re.match(r"-?0\d", digits, re.ASCII):
+            raise _wrong(self._text, at + digits.index("0") + 1)
         if len(digits) > MAX_NUMBER_LENGTH:
             raise DataError(f"a number in the JSON text is longer than {MAX_NUMBER_LENGTH} characters")
         if self._numbers_as_written and (parts := _PARTS.fullmatch(digits)):

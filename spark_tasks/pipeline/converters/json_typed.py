@@ -111,7 +111,8 @@ class TypedReader:
             kernels.integers(self._tape.data, self._tape.kinds, self._tape.starts, self._tape.ends, tokens, out)
             return number_array(out.astype(dtype, copy=False), pa.from_numpy_dtype(dtype))
         written = raw(self._tape, tokens).to_pylist()
-        whole = [_truncated(text) if k in (INT, FLOAT) else 0 for text, k in zip(written, seen, strict=True)]
+        widest = np.iinfo(np.int64 if kind is Type.INT64 else np.int32)
+        whole = [_truncated(text, widest) if k in (INT, FLOAT) else 0 for text, k in zip(written, seen, strict=True)]
         return number_array(np.array(whole, np.int64).astype(dtype), pa.from_numpy_dtype(dtype))
 
     def _floats(self, schema: Schema, tokens: Ints) -> pa.Array:
@@ -300,8 +301,11 @@ def default_value(schema: Schema) -> pa.Array:
         raise error from None
 
 
-def _truncated(text: str) -> int:
+def _truncated(text: str, widest: np.iinfo[Any]) -> int:
+    """Returns the integer that Java makes of a number. `widest`: of the type to which Java casts NaN and infinities."""
     value = Decimal(text)
+    if not value.is_finite():
+        return 0 if value.is_nan() else int(widest.max if value > 0 else widest.min)
     if value.adjusted() > 1000:  # noqa: SIM108 - the low bits of such a number are all zero
         whole = 0
     else:

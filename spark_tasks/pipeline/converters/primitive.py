@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from typing_extensions import override
 
 from spark_tasks.arrays.buffers import bool_array, number_array, string_array, texts
@@ -59,11 +60,24 @@ class _Primitive(Converter, HeaderConverter):
 
     @classmethod
     def _refusal(cls, value: Any) -> DataError:
-        """Returns the error for a value of another type."""
-        kind = type(value)
-        error = DataError(f"{cls.__name__} is not compatible with values of type {kind.__name__}")
-        error.java_message = (
-            f"{cls.__name__} is not compatible with objects of type class {_JAVA_CLASSES.get(kind, kind.__name__)}")
+        """Returns the error for a header's value of another type."""
+        return cls._refused(type(value).__name__, _JAVA_CLASSES.get(type(value)))
+
+    @classmethod
+    def _only_nulls(cls, array: pa.Array) -> pa.Array:
+        """Returns the nulls of a column of another type, which any converter writes, as in Java. Raises BadRowsError
+        for all other values.
+        """
+        if array.null_count < len(array):
+            error = cls._refused(str(array.type), _JAVA_TYPES.get(array.type))
+            raise BadRowsError([(row, error) for row in pc.indices_nonzero(array.is_valid()).to_pylist()])
+        return pa.nulls(len(array), pa.binary())
+
+    @classmethod
+    def _refused(cls, kind: str, java_class: str | None) -> DataError:
+        error = DataError(f"{cls.__name__} is not compatible with values of type {kind}")
+        if java_class is not None:
+            error.java_message = f"{cls.__name__} is not compatible with objects of type class {java_class}"
         return error
 
 
@@ -97,7 +111,7 @@ class ByteArrayConverter(_Primitive):
         if pa.types.is_null(array.type) or pa.types.is_large_binary(array.type):
             return array.cast(pa.binary())
         if not pa.types.is_binary(array.type):
-            raise DataError(f"ByteArrayConverter is not compatible with values of type {array.type}")
+            return self._only_nulls(array)
         return array
 
 
@@ -109,10 +123,6 @@ class _Number(_Primitive):
 
     @classmethod
     @override
-    def _refusal(cls, value: Any) -> DataError:
-        return cls._refused(type(value).__name__, _JAVA_CLASSES.get(type(value)))
-
-    @classmethod
     def _refused(cls, kind: str, java_class: str | None) -> DataError:
         error = DataError(f"Failed to serialize to {cls._word} (was {kind})")
         if java_class is not None:
@@ -139,10 +149,8 @@ class _Number(_Primitive):
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
         dtype = np.dtype(self._dtype)
-        if pa.types.is_null(array.type):
-            return array.cast(pa.binary())
         if array.type != to_arrow(self._schema):
-            raise self._refused(str(array.type), _JAVA_TYPES.get(array.type))
+            return self._only_nulls(array)
         valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
         values = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype)[valid]
         offsets = np.zeros(len(array) + 1, np.int32)
@@ -210,9 +218,7 @@ class BooleanConverter(_Primitive):
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
         self._check(schema_of(metadata))
-        if pa.types.is_null(array.type):
-            return array.cast(pa.binary())
         if not pa.types.is_boolean(array.type):
-            raise DataError(f"BooleanConverter is not compatible with values of type {array.type}")
+            return self._only_nulls(array)
         written = {None: None, True: b"\x01", False: b"\x00"}
         return pa.array([written[value] for value in array.to_pylist()], pa.binary())

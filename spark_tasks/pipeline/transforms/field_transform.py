@@ -66,7 +66,10 @@ class Columns:
         """
         if len(path) == 1:
             return self
-        name = path[0]
+        return self.inner(path[0], fills_defaults=fills_defaults).level(path[1:], fills_defaults=fills_defaults)
+
+    def inner(self, name: str, *, fills_defaults: bool) -> Columns:
+        """Returns the columns of the maps or structs in a field, see `level`."""
         child, field = self.children.get(name), self.fields.get(name)
         if child is None or field is None or self.nulls is not None or child.null_count or field.metadata:
             raise NotInColumnsError
@@ -74,7 +77,7 @@ class Columns:
         columns = Columns(child, pa.field(name, child.type, metadata=described(inner)))
         if fills_defaults:
             columns.fill_defaults()
-        return columns.level(path[1:], fills_defaults=fills_defaults)
+        return columns
 
     def lacks_required(self) -> str | None:
         """Returns the name of a required field that is null in a struct, or None."""

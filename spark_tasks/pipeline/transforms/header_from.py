@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from spark_tasks.pipeline.transforms.field_transform import (
     Part,
     as_optional_as,
     basics,
+    described,
     for_key,
 )
 from spark_tasks.pipeline.transforms.headers import with_headers
@@ -98,11 +98,7 @@ class HeaderFrom(FieldTransform):
 
     def _without(self, schema: Schema | None, value: Any, paths: Sequence[tuple[str, ...]]) -> Part:
         """Returns a map or a struct without the fields at these paths."""
-        gone = {path[0] for path in paths if len(path) == 1}
-        inner: dict[str, list[tuple[str, ...]]] = {}
-        for name, *rest in paths:
-            if rest:
-                inner.setdefault(name, []).append(tuple(rest))
+        gone, inner = _split(paths)
         if schema is None:
             if not isinstance(value, dict):
                 return None, value
@@ -132,8 +128,7 @@ class HeaderFrom(FieldTransform):
     @property
     @override
     def is_for_columns(self) -> bool:
-        most = 1 if self._moves else math.inf  # steps; what a move leaves of a nested map or struct is found by rows
-        return self.header_writer.simple and all(1 <= len(path) <= most for path, _ in self._pairs)
+        return self.header_writer.simple and all(path for path, _ in self._pairs)
 
     @override
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -151,18 +146,37 @@ class HeaderFrom(FieldTransform):
         ])  # fmt: skip
         if not self._moves and columns.schema is not None:
             return batch
-        gone = {path[0] for path, _ in self._pairs} if self._moves else set()
-        names = [name for name in columns.children if name not in gone]
+        changed, schema = self._left(columns, [path for path, _ in self._pairs] if self._moves else [], copied)
+        return put(batch, self.part, changed, described(schema))
+
+    def _left(
+        self, columns: Columns, paths: Sequence[tuple[str, ...]], order: Callable[[list[str]], list[str]]
+    ) -> tuple[pa.Array, Schema | None]:
+        """Returns maps or structs without the fields at these paths, and their schema. `order`: of the keys of maps."""
+        gone, inner = _split(paths)
+        schemas: dict[str, Schema | None] = {}
+        for name, rest in inner.items():
+            if name not in gone:
+                level = columns.inner(name, fills_defaults=self.fills_defaults)
+                found, schemas[name] = self._left(level, rest, list)
+                columns.put(name, found)
         if columns.schema is None:
-            return put(batch, self.part, *columns.build(_removed(list(columns.children), gone), None))
+            names = [name for name in order(list(columns.children)) if name not in gone]
+            return columns.build(names, None)[0], None
         columns.check_nulls()
-        schema = basics(columns.schema, ConnectType.STRUCT, [f for f in columns.schema.fields if f.name not in gone])
-        return put(batch, self.part, *columns.build(names, schema))
+        kept = [Field(f.name, as_optional_as(f.schema, schemas.get(f.name) or f.schema))
+                for f in columns.schema.fields if f.name not in gone]
+        changed, _ = columns.build([field.name for field in kept], None)
+        return changed, basics(columns.schema, ConnectType.STRUCT, kept)
 
 
-def _removed(names: list[str], gone: set[str]) -> list[str]:
-    """Returns the keys of a copied map without those that are `gone`, in the order of Java's copy."""
-    return [name for name in copied(names) if name not in gone]
+def _split(paths: Sequence[tuple[str, ...]]) -> tuple[set[str], dict[str, list[tuple[str, ...]]]]:
+    """Returns the fields that paths end at, and the rest of all longer paths by their first step."""
+    inner: dict[str, list[tuple[str, ...]]] = {}
+    for name, *rest in paths:
+        if rest:
+            inner.setdefault(name, []).append(tuple(rest))
+    return {path[0] for path in paths if len(path) == 1}, inner
 
 
 def _texts(columns: Columns, name: str, schema: Schema | None) -> pa.Array:

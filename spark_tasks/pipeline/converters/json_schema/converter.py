@@ -24,6 +24,7 @@ from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
 from spark_tasks.pipeline.converters.json_schema.values import ConfluentReader, ConfluentWriter
+from spark_tasks.pipeline.converters.json_text import OF_CONFLUENT
 from spark_tasks.pipeline.converters.registered import Read, Registered, RegisteredConverter, Write, flag, keys_of
 from spark_tasks.registry.client import SchemaText, require_packages
 
@@ -33,7 +34,7 @@ _JSON_KEYS = ConfigDef(
     flag("use.optional.for.nonrequired", Importance.MEDIUM,
          "Whether members that a schema does not require become optional fields."),
     flag("ignore.modern.dialects", Importance.LOW, "Has no effect: schemas of all drafts are read in the same way."),
-    ConfigKey("decimal.format", Type.STRING, default="BASE64", validator=OneOfIgnoringCase("BASE64", "NUMERIC"),
+    ConfigKey("decimal.format", Type.STRING, default="BASE64", validator=OneOfIgnoringCase("NUMERIC", "BASE64"),
               importance=Importance.LOW, doc="The format of decimals: BASE64 (their bytes) or NUMERIC."),
     flag("flatten.singleton.unions", Importance.LOW, "Whether a union of one schema is read as that schema.",
          default=True),
@@ -91,7 +92,7 @@ class JsonSchemaConverter(RegisteredConverter):
 
         def read(payloads: list[bytes], skip: int) -> Column:
             texts = [payload[skip:] for payload in payloads]
-            tape = read_tape(pa.array(texts, pa.binary()))
+            tape = read_tape(pa.array(texts, pa.binary()), OF_CONFLUENT)
             validate(texts)
             return ConfluentReader(tape, may_lack=True).read(schema, tape.roots), metadata
 

@@ -17,10 +17,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from ptars._lib import ProtoRegistry
 
-from spark_tasks.arrays.buffers import texts
 from spark_tasks.errors import DataError, rust_code
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.converters.protobuf.tree import Message, ProtobufField
+from spark_tasks.pipeline.converters.protobuf.wire_faults import WireFaults
 
 _ARROW = {
     "double": pa.float64(), "float": pa.float32(), "int64": pa.int64(), "uint64": pa.uint64(), "int32": pa.int32(),
@@ -30,8 +30,6 @@ _ARROW = {
 }  # fmt: skip
 _MIN_PIECE = 32  # pieces with a bad record are divided; those of up to this many records are read one by one
 _MAX_FIELD_NUMBER = 10_000  # ptars has a table with an entry for each number up to the highest
-_MAX_GROUPS = 2000  # ptars calls itself for each group within a group; 100,000 would end the process
-_GROUP, _WIRE_TYPE = 3, 7  # the lowest three bits of the first byte of a group, and the mask for them
 _PROTO = descriptor_pb2.FieldDescriptorProto
 
 Convert = Callable[[Any], Any]
@@ -74,16 +72,20 @@ class ProtobufCodec:
         self._to_python = _to_python(message)
         self._from_python = _from_python(message)
         self._fast = fast and bool(message.members) and _is_fast(message)
+        self._faults = WireFaults(message) if self._fast else None
         # For ptars, texts are declared as bytes, which have the same layout; Arrow validates them afterwards.
         self._text_type = _struct_type(message, pa.binary())
         self._handler: Any = ProtoRegistry([_plain(message, "bytes")]).create_for_message(
             "m0", ptars.PtarsConfig()) if self._fast else None  # fmt: skip
 
     def decode(self, payloads: pa.Array) -> pa.Array:
-        """Returns the values of a binary array without nulls. Raises BadRowsError with all payloads that cannot be
-        read.
+        """Returns the values of a binary array without nulls. Raises BadRowsError with all payloads that are no
+        messages; if there are none, with all others that cannot be read.
         """
         bad: list[tuple[int, Exception]] = []
+        if self._faults is not None and len(faults := self._faults.rows(payloads)):
+            error = DataError("Error deserializing Protobuf message: the bytes are not a valid message")
+            raise BadRowsError([(row, error) for row in faults.tolist()])
         pieces = list(self._decoded(payloads, 0, bad))
         if bad:
             raise BadRowsError(bad)
@@ -103,9 +105,9 @@ class ProtobufCodec:
         yield self._decoded_one_by_one(payloads, begin, bad)
 
     def _fast_decoded(self, payloads: pa.Array) -> pa.Array | None:
-        """Returns what ptars reads, or None if it fails or might end the process."""
-        if _may_nest_groups(payloads):
-            return None
+        """Returns what ptars reads, or None if it fails. The payloads are messages: it would call itself for each group
+        within a group, and 100,000 would end the process.
+        """
         try:
             with rust_code():
                 batch = self._handler.array_to_record_batch(payloads)
@@ -124,7 +126,7 @@ class ProtobufCodec:
                 alone = self._fast_decoded(payloads[row - begin : row - begin + 1]) if self._fast else None
                 if alone is None:
                     bad.append((row, DataError(f"Error deserializing Protobuf message: {error}")))
-                else:  # ptars allows more, such as a group without an end: as in a batch without bad records
+                else:  # ptars allows more, such as tags of more than 32 bits, as Java does
                     values.append(alone[0].as_py())
         return pa.array(values, self.type)
 
@@ -187,16 +189,6 @@ def is_packable(member: ProtobufField) -> bool:
 def _is_fast(message: Message) -> bool:
     return all(member.number < _MAX_FIELD_NUMBER and (member.message is None or _is_fast(member.message))
                for member in message.members)
-
-
-def _may_nest_groups(payloads: pa.Array) -> bool:
-    """Returns False only if no payload has more than _MAX_GROUPS groups, which may be nested."""
-    values = texts(payloads)
-    for row in np.flatnonzero(np.diff(values.offsets) > _MAX_GROUPS).tolist():
-        payload = values.data[values.offsets[row] : values.offsets[row + 1]]
-        if np.count_nonzero(payload & _WIRE_TYPE == _GROUP) > _MAX_GROUPS:
-            return True
-    return False
 
 
 def _has_repeated_oneofs(values: pa.Array, message: Message) -> bool:

@@ -183,6 +183,16 @@ def test_records_of_a_source_go_through_java(host, tmp_path):
     assert json.loads(metas[0][0]["value"]["schema"])["type"] == "struct"
 
 
+@pytest.mark.parametrize(("converter", "letter"), [(STRING, b"Struct{n=bad}"), ("java.X", b'{"n":"bad"}')])
+def test_a_letter_is_what_the_connectors_converters_make_of_the_record_before_java(tmp_path, converter, letter):
+    cut = Cut((), (), frozenset({"key", "value"}))
+    config = {"topic": "t", "key.converter": STRING, "value.converter": converter, "transforms": "p",
+              "transforms.p.type": "java.Picky"}
+    last = JavaLastPipeline({}, config, cut, part(tmp_path, cut, "source", **config), rows=True)
+    topic, places, one = last.original(pa.RecordBatch.from_pydict({"n": ["good", "bad"]}), 1)
+    assert (topic, places, one.column("value").to_pylist()) == ("t", None, [letter])
+
+
 def test_large_batches_are_sent_in_several_frames(host, tmp_path, monkeypatch):
     """The row of a refused record in the second frame is counted from the start of the batch."""
     monkeypatch.setattr(java_chain, "FRAME_BYTES", 1)

@@ -9,7 +9,7 @@ import pytest
 from spark_tasks.data.columns import CONNECT_COLUMNS, HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY, in_order
 from spark_tasks.errors import ConfigError, DataError, ToleranceExceededError
 from spark_tasks.pipeline.converters import primitive
-from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.sink_pipeline import SinkPipeline
 from spark_tasks.pipeline.source_pipeline import SourcePipeline
@@ -340,6 +340,19 @@ def test_headers_of_a_wrong_type_are_reported_as_by_java(converter, value, java)
     with pytest.raises(DataError) as reported:
         made.from_connect_header("t", "h", None, value)
     assert reported.value.java_message == java
+
+
+@pytest.mark.parametrize(("converter", "java"), [
+    ("Long", "Failed to serialize to long (was class java.lang.String): "),
+    ("Boolean", "BooleanConverter is not compatible with objects of type class java.lang.String"),
+    ("ByteArray", "ByteArrayConverter is not compatible with objects of type class java.lang.String"),
+])
+def test_nulls_among_values_of_a_wrong_type_are_written(converter, java):
+    made = getattr(primitive, f"{converter}Converter")()
+    with pytest.raises(BadRowsError) as reported:
+        made.from_connect("t", pa.array([None, "x", None, "y"]))
+    assert [(row, error.java_message) for row, error in reported.value.bad] == [(1, java), (3, java)]
+    assert made.from_connect("t", pa.array([None, None], pa.string())).to_pylist() == [None, None]
 
 
 def test_rows_become_structs_with_a_schema():

@@ -140,6 +140,7 @@ def test_a_filter_that_leaves_letters_between_others_is_known(chose: dict[str, A
     ({"filter": {"exception": "a{1001}"}}, "not a valid"), ({"filter": {"message": "x" * 1001}}, "at most 1000"),
     ({"filter": {"message": ""}}, "at most 1000"), ({"filter": {"message": "\ud800"}}, "surrogate"),
     ({"filter": {"from": "today"}}, "from must be a time"), ({"filter": {"to": -1}}, "to must be"),
+    ({"filter": {"from": 10, "to": 10}}, r"to \(10\) must be later than from \(10\)"),
     ({"filter": {"first_offset": 5, "last_offset": 3}}, r"last_offset \(3\) must not be less than first_offset \(5\)"),
     ({"filter": {"from": {}}}, "from must be"), ({"filter": {"partition": "0"}}, "partition must be"),
 ])

@@ -153,6 +153,7 @@ V2 = {"field.syntax.version": "V2"}
 @pytest.mark.parametrize("step", [
     ("ExtractField$Value", {"field": "inner.a", **V2}),
     ("HeaderFrom$Value", {"fields": "inner.a,id", "headers": "a,id", "operation": "copy", **V2}),
+    ("HeaderFrom$Value", {"fields": "inner.a,id", "headers": "a,id", "operation": "move", **V2}),
     ("ValueToKey", {"fields": "id,inner.a", **V2}),
 ])
 def test_fields_named_by_paths_are_found_in_columns(one_by_one, step):
@@ -161,6 +162,28 @@ def test_fields_named_by_paths_are_found_in_columns(one_by_one, step):
 
 
 def test_a_transform_that_is_never_done_in_columns_is_tried_only_once(one_by_one, tried):
-    step = ("HeaderFrom$Value", {"fields": "inner.a", "headers": "a", "operation": "move", **V2})
-    outcome(step, [record(number, amount=None) if number == 7 else record(number) for number in range(SIZE)])
+    """Other converters than SimpleHeaderConverter write headers one by one."""
+    config = chain(("HeaderFrom$Value", {"fields": "id", "headers": "a", "operation": "move"}))
+    texts = [json.dumps(record(number, amount=None) if number == 7 else record(number)) for number in range(SIZE)]
+    sink({**config, "header.converter": "org.apache.kafka.connect.json.JsonConverter"}, [t.encode() for t in texts])
     assert (tried, one_by_one) == ([SIZE], [SIZE])
+
+
+def test_what_a_move_leaves_of_nested_structs_has_a_schema_without_their_fields(one_by_one):
+    field = {"type": "int32", "optional": True, "field": "a"}
+    inner = {"type": "struct", "optional": True, "field": "inner", "name": "In", "fields": [
+        field, {**field, "field": "b", "default": 7}]}
+    schema = {"type": "struct", "fields": [inner, {**field, "field": "c"}]}
+    texts = [json.dumps({"schema": schema, "payload": {"inner": {"a": n, "b": None}, "c": n}}) for n in range(SIZE)]
+    step = {"fields": "inner.a,c", "headers": "a,c", "operation": "move", **V2}
+    config = {**chain(("HeaderFrom$Value", step)), "value.converter.schemas.enable": "true"}
+    batches = sink(config, [text.encode() for text in texts])
+    assert one_by_one == []
+    left = JsonConverter()
+    left.configure({})
+    [batch] = batches
+    found = json.loads(left.from_connect("t", batch.column("value"), batch.schema.field("value").metadata)[5].as_py())
+    del inner["fields"][0]
+    inner["fields"][0] = {"field": "b", "type": "int32", "optional": True, "default": 7}
+    assert found == {"payload": {"inner": {"b": 7}}, "schema": {"type": "struct", "optional": False, "fields": [inner]}}
+    assert batch.column("headers")[5].as_py() == [{"key": "a", "value": b"5"}, {"key": "c", "value": b"5"}]

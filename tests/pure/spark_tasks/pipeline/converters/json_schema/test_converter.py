@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import math
 
 import pytest
 
@@ -13,9 +14,10 @@ from spark_tasks.registry.client import SchemaText
 from tests.rigs.listening import listening
 
 
-def read(definition, payloads, **references):
+def read(definition, payloads, *, validates="true", **references):
     converter = JsonSchemaConverter()
-    converter.configure({"schema.registry.url": "http://127.0.0.1:1", "json.fail.invalid.schema": "true"}, is_key=False)
+    url = "http://127.0.0.1:1"
+    converter.configure({"schema.registry.url": url, "json.fail.invalid.schema": validates}, is_key=False)
     texts = {name: SchemaText(json.dumps(one), "JSON") for name, one in references.items()}
     reader = converter.reader(Registered(SchemaText(json.dumps(definition), "JSON"), texts), None, lambda _: 1)
     return reader([payload.encode() for payload in payloads], 0)[0].to_pylist()
@@ -87,3 +89,37 @@ def test_a_setting_that_would_keep_more_than_heeler_keeps_is_refused():
         JsonSchemaConverter().configure({**url, key: "true"}, is_key=False)
     assert JsonSchemaConverter.config_def.validate_all({**url, "converter.type": "value", key: "true"})[key].errors
     JsonSchemaConverter().configure({**url, key: "false"}, is_key=False)
+
+
+NUMBERS = order(properties={name: {"type": kind, "connect.type": own} for name, kind, own in (
+    ("f", "number", "float64"), ("i", "integer", "int32"), ("l", "integer", "int64"), ("s", "integer", "int16"))})
+WORDS = {  # what Jackson makes of them, as Confluent's converter sets it up
+    "NaN": (math.nan, 0, 0, 0),
+    "Infinity": (math.inf, 2**31 - 1, 2**63 - 1, -1), "+Infinity": (math.inf, 2**31 - 1, 2**63 - 1, -1),
+    "+INF": (math.inf, 2**31 - 1, 2**63 - 1, -1),
+    "-Infinity": (-math.inf, -(2**31), -(2**63), 0), "-INF": (-math.inf, -(2**31), -(2**63), 0),
+    "1e400": (math.inf, 0, 0, 0),
+}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_words_for_numbers_that_json_does_not_have_are_read_as_by_java(word):
+    texts = ['{"f":1.5,"i":1,"l":1,"s":1}', f'{{"f":{word} ,"i":{word},"l":{word},"s":{word}}}']
+    found = read(NUMBERS, texts, validates="false")
+    assert found[0] == {"f": 1.5, "i": 1, "l": 1, "s": 1}
+    assert list(map(repr, found[1].values())) == list(map(repr, WORDS[word]))
+
+
+@pytest.mark.parametrize("wrong", [
+    "01", "-01", "00", "00.5", "INF", "+NaN", "-NaN", "nan", "NaNs", "Infinit", "+1", ".5"])
+def test_what_java_takes_for_no_number_is_a_bad_record(wrong):
+    for text in (f'{{"f":{wrong}}}', f'{{"i": {wrong} }}'):
+        with pytest.raises(BadRowsError, match="not valid") as bad:
+            read(NUMBERS, ['{"f":1.5}', text, '{"f":-0.5}'], validates="false")
+        assert [row for row, _ in bad.value.bad] == [1]
+
+
+def test_validation_refuses_words_for_numbers():
+    with pytest.raises(BadRowsError) as bad:
+        read(NUMBERS, ['{"f":1.5}', '{"f":NaN}'])
+    assert [row for row, _ in bad.value.bad] == [1]
