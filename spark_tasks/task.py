@@ -106,6 +106,11 @@ class OwnProcess(Protocol):
     def kill(self) -> None:
         """Kills the process."""
 
+    def has_left(self) -> None:
+        """The process has closed another connection of its task's: it has ended, or is killed now, and the log says
+        which. Any thread.
+        """
+
     def close(self) -> None:
         """Ends it when it has no split. Does not wait."""
 

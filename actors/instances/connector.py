@@ -276,7 +276,7 @@ class ConnectorActor(PooledActor):
             self._connector.close()
 
     def _recover(self) -> None:
-        if not self._started or self._connector is None:
+        if self._phase is not ConnectorPhase.STARTED or self._connector is None:
             return
         try:
             with plugin_code():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import closing
@@ -44,6 +45,7 @@ _logger = logging.getLogger(__name__)
 Answer = Callable[[Any, Exception | None], None]
 
 TIMEOUT_S = 60.0
+DEADLINE_S = 90.0  # when REST has responded; for the plugin's code
 # Clients repeat requests that hang in a plugin; these must not use up the threads of other connectors' requests. Reads
 # that clients repeat every few seconds may wait TIMEOUT_S for the offsets topic.
 MAX_READS, MAX_CHANGES, MAX_CONCURRENT = 32, 8, 256  # of one connector, and of either kind in total
@@ -232,7 +234,14 @@ class OffsetRequests:
         """Returns whether the connector has altered offsets in the external system."""
         altered: bool
         if is_third_party(plugin.alter_offsets):
-            altered = self._calls(request.connector).call(plugin, plugin.alter_offsets, dict(config), offsets)
+            calls = self._calls(request.connector)
+            deadline = threading.Timer(DEADLINE_S, calls.kill)  # nobody waits for it any more
+            deadline.daemon = True
+            deadline.start()
+            try:
+                altered = calls.call(plugin, plugin.alter_offsets, dict(config), offsets)
+            finally:
+                deadline.cancel()
         else:
             altered = plugin.alter_offsets(config, offsets)
         return altered

@@ -27,6 +27,7 @@ from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.connector_instance import ConnectorInstance, on_worker, third_party_methods
 from spark_tasks.plugins.third_party import Calls
 from spark_tasks.process.pandas_import import defer_pandas
+from spark_tasks.spark.residents.fairness import subject_of
 from spark_tasks.task import TaskContext, TaskRunner, WorkerSettings
 from spark_tasks.tasks.configs import check_tasks_max
 from storage.config.view import ConfigView
@@ -71,8 +72,9 @@ class DataPlane:
             self._engine.set_exception(error)
 
     def _hangs(self, task: str, where: str) -> None:
-        connector, _, number = task.rpartition("-")
-        self._tell_herder(Remark(ConnectorTaskId(ConnectorName(connector), int(number)), where, "executors"))
+        about = subject_of(task)
+        item = ConnectorName(about) if isinstance(about, str) else ConnectorTaskId(ConnectorName(about[0]), about[1])
+        self._tell_herder(Remark(item, where, "executors"))
 
     def start(self) -> None:
         """Imports the data plane, in the background."""
@@ -97,16 +99,20 @@ class DataPlane:
         """What calls functions of third parties' plugins for a connector."""
         from spark_tasks.plugin_processes.plugin_calls import PluginCalls  # noqa: PLC0415 - see the module
 
-        return PluginCalls(self._engine.result, self._call_limit, connector)
+        return PluginCalls(self._engine_if_started, self._call_limit, connector)
+
+    def _engine_if_started(self) -> AnyEngine | None:
+        """Waits for the engine; None if it cannot be started, which then is the error of all tasks."""
+        return None if self._engine.exception() is not None else self._engine.result()
 
     def connector(self, connector: type[Connector], config: Mapping[str, str], context: ConnectorContext,
                   lost: Callable[[], None]) -> ConnectorInstance:
         """The MakeInstance of the worker: third parties' connectors have a process of their own."""
-        if not third_party_methods(connector):
+        if not third_party_methods(connector) or (engine := self._engine_if_started()) is None:
             return on_worker(connector, config, context, lost)
         from spark_tasks.plugin_processes.connector_process import ConnectorProcess  # noqa: PLC0415 - see the module
 
-        return ConnectorProcess(self._engine.result(), config["name"], connector, config, context, lost)
+        return ConnectorProcess(engine, config["name"], connector, config, context, lost)
 
     def runners(self) -> Runners:
         """Waits for the runners; raises the error of the start."""

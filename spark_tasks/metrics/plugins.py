@@ -180,8 +180,10 @@ class PluginMetrics:
     def take(self) -> Figures | None:
         """Returns the current values, which start again, or None if nothing was recorded."""
         with self._lock:
+            if not self._figures.values:
+                return None  # descriptions wait for their values
             taken, self._figures = self._figures, Figures()
-        return taken if taken.values else None
+        return taken
 
     def counted(self) -> Figures | None:
         """Returns a copy for a split's result, or None if nothing was recorded."""

@@ -166,7 +166,8 @@ class ChannelToWorker:
     """The process's side. Thread-safe; methods raise OSError when the worker has ended, or has closed the channel."""
 
     def __init__(self, address: Address) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # for sending
+        self._asking = threading.Lock()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         close_on_fork(self._socket)  # else the end of this process would not be noticed
         self._socket.connect(address.path)
@@ -180,7 +181,7 @@ class ChannelToWorker:
 
     def ask(self, kind: str) -> Any:
         """Sends a message, and returns the value of its response or raises its error."""
-        with self._lock:
-            wire.send(self._socket, pickle.dumps((kind, None)))
+        with self._asking:  # others may send meanwhile
+            self.send(kind, None)
             answer = wire.receive(self._socket)
         return value_of(outcome_of(answer, kind))

@@ -19,6 +19,7 @@ from spark_tasks.plugin_processes.plugin_calls import owner_of
 from spark_tasks.plugin_processes.plugin_object import Maker, PluginObject
 from spark_tasks.plugins.api import Connector, ConnectorContext, Options
 from spark_tasks.plugins.connector_instance import ConnectorInstance, third_party_methods
+from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.task import Engine, PluginCall
 
 _logger = logging.getLogger(__name__)
@@ -30,8 +31,6 @@ class ConnectorProcess(ConnectorInstance):
     """A connector that is more than its `task_configs` keeps its process until it stops, since it may monitor an
     external system; others have one for each call. If a process ends, another one takes its place.
     """
-
-    elsewhere = True
 
     def __init__(self, engine: Engine, name: str, connector: type[Connector], config: Mapping[str, str],
                  context: ConnectorContext, lost: Callable[[], None]) -> None:
@@ -51,6 +50,11 @@ class ConnectorProcess(ConnectorInstance):
         self._started = 0  # the generation of the object that was started
         self._recovered_at = -AGAIN_S
 
+    @property
+    @override
+    def elsewhere(self) -> bool:
+        return self._object.is_there
+
     def _make_here(self) -> _Guest:
         return _Guest(self._class(dict(self._config), self._context))
 
@@ -68,16 +72,16 @@ class ConnectorProcess(ConnectorInstance):
         self._running = True
         if not self._stays:
             return
+        self._begin()
+
+    def _begin(self) -> None:
         try:
-            self._begin()
+            self._object.call("exists")  # if its process ends in `start`, that is not tried again
+            self._object.call("start")
         except BaseException:
             self._running = False
             self.close()
             raise
-
-    def _begin(self) -> None:
-        self._object.call("exists")  # if its process ends in `start`, that is not tried again
-        self._object.call("start")
         self._started = self._object.generation
 
     @override
@@ -85,6 +89,7 @@ class ConnectorProcess(ConnectorInstance):
         if self._stays:
             self._resume()
         try:
+            self._object.call("exists")  # as in _begin
             configs: Sequence[Options] = self._object.call("task_configs", max_tasks)
         finally:
             if not self._stays and not self._object.is_here:
@@ -92,21 +97,20 @@ class ConnectorProcess(ConnectorInstance):
         return configs
 
     def _resume(self) -> None:
-        """Starts it again if its process has ended."""
-        if self._running and not (self._object.exists and self._object.generation == self._started):
-            self._begin()
+        """Starts it again if its process has ended. Raises RetriableError if that happened just before."""
+        if not self._running or (self._object.exists and self._object.generation == self._started):
+            return
+        if not self._object.is_here:
+            now = time.monotonic()
+            if now - self._recovered_at < AGAIN_S:
+                raise RetriableError(f"the process of connector {self._name} has ended twice within {AGAIN_S:.0f} s")
+            self._recovered_at = now
+            _logger.warning("The connector's process has ended; the connector starts again in another one",
+                            extra={"heeler_about": self._name})
+        self._begin()
 
     @override
     def recover(self) -> None:
-        """Starts it again in another process. Raises RetriableError if that happened just before."""
-        if not self._running or self._object.exists:
-            return
-        now = time.monotonic()
-        if now - self._recovered_at < AGAIN_S:
-            raise RetriableError(f"the process of connector {self._name} has ended twice within {AGAIN_S:.0f} s")
-        self._recovered_at = now
-        _logger.warning("The connector's process has ended; the connector starts again in another one",
-                        extra={"heeler_about": self._name})
         self._resume()
 
     @override
@@ -114,7 +118,7 @@ class ConnectorProcess(ConnectorInstance):
         self._running = False
         try:
             if self._stays and self._object.exists:
-                with suppress(RetriableError):  # its process has ended
+                with suppress(ExecutorEndedError):
                     self._object.call("stop")
         finally:
             self.close()

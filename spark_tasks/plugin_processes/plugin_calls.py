@@ -25,8 +25,10 @@ def owner_of(engine: Engine, connector: str, metrics: PluginMetrics) -> Owner:
 class PluginCalls:
     """Calls for one connector. `kill` may be called on any thread, the rest on one."""
 
-    def __init__(self, engine: Callable[[], Engine], limit: CallLimit, connector: str) -> None:
-        """`engine` may wait for its start, and raises the error of it. `limit`: that of the worker."""
+    def __init__(self, engine: Callable[[], Engine | None], limit: CallLimit, connector: str) -> None:
+        """`engine` may wait for its start, and returns None if there is none: functions are called on the worker then.
+        `limit`: that of the worker.
+        """
         self._engine = engine
         self._limit = limit
         self._connector = connector
@@ -39,10 +41,11 @@ class PluginCalls:
         if its process ends, or is killed. Waits while too many calls of the plugin run.
         """
         with self._limit.take(plugin, lambda: self._killed):
-            return self._call(function, *arguments)
+            engine = self._engine()
+            return function(*arguments) if engine is None else self._call(engine, function, *arguments)
 
-    def _call(self, function: Callable[..., T], *arguments: Any) -> T:
-        called = PluginObject(owner_of(self._engine(), self._connector, PluginMetrics()),
+    def _call(self, engine: Engine, function: Callable[..., T], *arguments: Any) -> T:
+        called = PluginObject(owner_of(engine, self._connector, PluginMetrics()),
                               Maker.of(partial(_Function, function)))
         with self._lock:
             self._current = called

@@ -107,9 +107,17 @@ class PluginObject(Generic[T]):
         """Whether there is one now."""
         return self.is_here or (self._made and self._process is not None and not self._process.ended)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it has a process. Any thread."""
+        process = self._process
+        return process is not None and not process.ended
+
     def open_here(self) -> None:
-        """Creates it on the worker. Raises what the plugin raises."""
+        """Creates it on the worker. Raises what the plugin raises, and StartCancelledError after `kill`."""
         self.end()
+        if self._killed:
+            raise StartCancelledError(f"{self._owner.id} was stopped before it had a process")
         self._here = self._maker.here()
         self.generation += 1
 
@@ -157,7 +165,7 @@ class PluginObject(Generic[T]):
     def _call_there(self, process: OwnProcess, method: str, arguments: tuple[Any, ...]) -> Any:
         make, address = b"", None
         if not self._made:
-            make, address = cloudpickle.dumps(self._maker.there), self._open_channel()
+            make, address = cloudpickle.dumps(self._maker.there), self._open_channel(process)
         call = _Call(self._token, method, make, address, self._changed_levels(), cloudpickle.dumps(arguments))
         self._in_progress = method, time.monotonic()
         try:
@@ -173,10 +181,13 @@ class PluginObject(Generic[T]):
             self._owner.metrics.merge(figures)
         return result
 
-    def _open_channel(self) -> Address:
+    def _open_channel(self, process: OwnProcess) -> Address:
+        def ended() -> None:
+            process.has_left()
+            self._maker.ended()
+
         self._close_channel()
-        channel = self._channel = Channel(
-            self._owner.about, self._owner.metrics, self._maker.answer, self._maker.ended)
+        channel = self._channel = Channel(self._owner.about, self._owner.metrics, self._maker.answer, ended)
         return channel.address
 
     def _close_channel(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from typing_extensions import override
 
@@ -22,10 +22,12 @@ def third_party_methods(connector: type[Connector]) -> frozenset[str]:
 @runtime_checkable
 class ConnectorInstance(Protocol):
     """`abandon` and `plugin_calls` may be called on any thread, the others on one. All but `close` and `plugin_calls`
-    raise what the plugin raises. `elsewhere`: it is in a process of its own.
+    raise what the plugin raises.
     """
 
-    elsewhere: ClassVar[bool]
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it is in a process of its own now. Any thread."""
 
     @property
     def task_class(self) -> str | None:
@@ -44,7 +46,7 @@ class ConnectorInstance(Protocol):
         """See Connector."""
 
     def recover(self) -> None:
-        """Starts it again, because its process has ended."""
+        """Starts it again if its process has ended. Raises RetriableError if that happens again and again."""
 
     def plugin_calls(self) -> Sequence[PluginCall]:
         """The call in progress in another process. Takes seconds."""
@@ -62,10 +64,13 @@ has ended and `recover` is to be called.
 class InstanceOnWorker(ConnectorInstance):
     """A connector on the worker."""
 
-    elsewhere = False
-
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
+
+    @property
+    @override
+    def elsewhere(self) -> bool:
+        return False
 
     @property
     @override

@@ -121,9 +121,10 @@ def check_link(link: Link, props: Mapping[str, Any], plugins: Plugins, values: M
     except ConfigError as e:
         type_value.errors.append(f"Error getting config definition from {link.kind.interface}: {e}")
         return
-    if examine is not None:
+    if examine is not None and not version_error(plugins, plugin, version):
         own = {key.removeprefix(link.prefix): text for key, text in props.items() if key.startswith(link.prefix)}
-        _add(values, link.prefix, examine(own))
+        java = hasattr(plugin.cls, "examine")
+        _add(values, link.prefix, (one for one in examine(own) if java or one.name not in _IMPLICIT))
 
 
 def _add(values: Mapping[str, ConfigValue], prefix: str, found: Iterable[ConfigValue]) -> None:

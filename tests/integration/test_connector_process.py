@@ -220,16 +220,16 @@ def test_a_connector_whose_process_ends_starts_again_in_another_one(
     caplog.set_level(logging.WARNING)
     connector = rig.instance()
     connector.start()
+    connector.recover()
+    assert len(rig.calls()) == 1, "it has its process"
     os.kill(rig.pids()[0], signal.SIGKILL)
     assert rig.told() == "lost"
-    wait_until(lambda: "The process of c-connector was killed by signal 9" in caplog.text, what="the monitor")
-    connector.recover()
+    connector.recover()  # although nobody else may have noticed it yet
     assert [what for what, _ in rig.calls()] == ["start", "start"]
     rig.order("reconfigure")
     assert rig.told() == "reconfigure"
     rig.order("exit")
     assert rig.told() == "lost"
-    wait_until(lambda: "The process of c-connector ended with exit code 7" in caplog.text, what="the monitor")
     with pytest.raises(RetriableError, match="the process of connector c has ended twice within 60 s"):
         connector.recover()
 
@@ -243,11 +243,28 @@ def test_configurations_are_asked_of_one_that_has_started_again(rig: Rig, caplog
     assert [what for what, _ in rig.calls()] == ["start", "start", "task_configs"]
 
 
-def test_a_process_that_ends_in_a_call_is_not_tried_again(rig: Rig) -> None:
-    connector = rig.instance(start="exit")
+@pytest.mark.parametrize(("connector", "method"), [
+    (MonitoringConnector, "start"), (MonitoringConnector, "task_configs"), (StatelessConnector, "task_configs")])
+def test_a_process_that_ends_in_a_call_is_not_tried_again(
+    rig: Rig, connector: type[Connector], method: str
+) -> None:
+    instance = rig.instance(connector, **{method: "exit"})
+
+    def live() -> None:
+        instance.start()
+        instance.task_configs(1)
+
     with pytest.raises(RetriableError, match="the process of c-connector ended with exit code 7"):
-        connector.start()
-    assert [what for what, _ in rig.calls()] == ["start"]
+        live()
+    assert [what for what, _ in rig.calls()].count(method) == 1
+
+
+def test_a_retriable_error_of_stop_is_raised(rig: Rig) -> None:
+    connector = rig.instance(stop="retry")
+    connector.start()
+    with pytest.raises(RetriableError, match="stop could be tried again"):
+        connector.stop()
+    rig.wait_ended()
 
 
 def test_a_connector_that_needs_a_session_runs_on_the_worker(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,6 +133,15 @@ def test_a_connector_that_hangs_hangs_only_in_its_own_process(rig, topic_name, a
     advance(rig, [tick])
 
 
+def test_a_connector_whose_process_is_killed_starts_in_another_one(rig, topic_name):
+    name = rig.kafka.create(topic_name)
+    config, sign = hanging(rig, name, "start", "")
+    rig.create(name, config, ["RUNNING", "RUNNING"])
+    process_in(rig, sign).kill()
+    wait_until(lambda: len(set(reads(sign))) == 2, SOON_S, "the next start")
+    assert states_of(rig.rest, name) == ["RUNNING", "RUNNING"]
+
+
 def test_a_connector_that_hangs_in_stop_is_killed(rig, topic_name):
     name = rig.kafka.create(f"{topic_name}-hangs")
     config, sign = hanging(rig, name, "stop", "hold")

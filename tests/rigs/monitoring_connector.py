@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef
-from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.errors import ConfigError, DataError, RetriableError
 from spark_tasks.plugins.api import Options, SourceConnector
 
 _logger = logging.getLogger(__name__)
@@ -40,6 +40,8 @@ def misbehave(config: Options, method: str) -> None:
             os._exit(7)
         case "fail":
             raise DataError(f"{method} failed")
+        case "retry":
+            raise RetriableError(f"{method} could be tried again")
         case "session":
             SparkSession.builder.getOrCreate()
 

@@ -80,6 +80,15 @@ class ResidentOwnProcess(OwnProcess):
             self._processes.give_up(self._resident, kill=True)
 
     @override
+    def has_left(self) -> None:
+        line = self._resident.line
+        how = describe_end(line.pid, ENDING_S) if line is not None else "has ended"
+        with self._lock:
+            if not self._resident.removed:
+                self._processes.report_end(self._resident, how)
+                self._processes.kill([self._resident], how)
+
+    @override
     def close(self) -> None:
         with self._lock:
             self._processes.give_up(self._resident, kill=False)

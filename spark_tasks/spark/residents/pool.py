@@ -18,8 +18,8 @@ from spark_tasks.process.process_state import ready_s
 from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents.batches import Item, SplitBatch, Waiting
-from spark_tasks.spark.residents.binding import KEEP_S, Choice
-from spark_tasks.spark.residents.fairness import FairQueue, Room, Use
+from spark_tasks.spark.residents.binding import KEEP_S, Choice, best_for
+from spark_tasks.spark.residents.fairness import Demand, FairQueue, Room, Use
 from spark_tasks.spark.residents.launchers import Launchers
 from spark_tasks.spark.residents.own_process import ResidentOwnProcess
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident
@@ -42,6 +42,7 @@ class Pool:
     ) -> None:
         self.batches: dict[Future[list[Any]], SplitBatch] = {}
         self.queue: FairQueue[Item] = FairQueue(settings.limits(settings.max_processes))
+        self._requests: list[Item] = []  # for processes that only one task uses
         self._settings = settings
         self._lock = lock
         self._where = where
@@ -61,7 +62,11 @@ class Pool:
         with self._lock:
             self.batches[batch.future] = batch
             for index, split in enumerate(splits):
-                self.queue.put(batch.task, Item(batch, index, split))
+                item = Item(batch, index, split)
+                if split is None:  # it uses no CPU yet, and waits for no other split
+                    self._requests.append(item)
+                else:
+                    self.queue.put(batch.task, item)
             batch.future.add_done_callback(self._withdraw)
             self.dispatch()
 
@@ -125,7 +130,7 @@ class Pool:
             batch.end()
 
     def _waits(self, batch: SplitBatch) -> bool:
-        return any(item.batch is batch for item in self.queue.waiting(batch.task))
+        return any(item.batch is batch for item in (*self.queue.waiting(batch.task), *self._requests))
 
     def _drop(self, batch: SplitBatch, why: Exception) -> None:
         """Kills or removes all splits of a batch. The caller holds the lock."""
@@ -137,16 +142,19 @@ class Pool:
         for item in self.queue.waiting(batch.task):
             if item.batch is batch and self.queue.remove(batch.task, item):
                 batch.left -= 1
+        for item in [one for one in self._requests if one.batch is batch]:
+            self._requests.remove(item)
+            batch.left -= 1
 
     def dispatch(self) -> None:
         """Gives waiting splits to idle processes, and starts processes if more are needed. The caller holds the
         lock.
         """
-        if len(self.queue):
+        if len(self.queue) or self._requests:
             self._give_out()
-        if not len(self.queue) and self.manager.has_spare(self._settings.spare):
+        if not len(self.queue) and not self._requests and self.manager.has_spare(self._settings.spare):
             return
-        self.manager.grow(self.queue.takeable(self.room) + self._settings.spare)
+        self.manager.grow(len(self._requests) + self.queue.takeable(self.room) + self._settings.spare)
 
     @property
     def room(self) -> Room:
@@ -156,7 +164,9 @@ class Pool:
     def _give_out(self) -> None:
         """Gives waiting splits to idle processes, and has bound ones end if others need their room."""
         processes, choice = self.processes, self._choice()
-        self.manager.make_room(choice, self.queue.in_turn(self.room))
+        requests = [Demand(item.connector, 1, 0) for item in self._requests]
+        self.manager.make_room(choice, (*requests, *self.queue.in_turn(self.room)))
+        self._give_processes()
         while (len(self.queue) and processes.idle
                and (taken := self.queue.take(self.room, choice.may_run())) is not None):
             task, item = taken.task, taken.item
@@ -168,21 +178,26 @@ class Pool:
                 self.batches.pop(batch.future, None)
                 continue
             batch.begun = True
-            if item.split is None:
-                self._give_process(item)
-            else:
-                self.exchange.give(item)
+            self.exchange.give(item)
 
-    def _give_process(self, item: Item) -> None:
-        """Gives a task a process of its own, or None: tasks may have half of the processes, so that splits can run."""
-        batch, process = item.batch, None
-        if self.processes.owned < self.launchers.most // OWN_SHARE:
-            resident = self.processes.take(item.connector)
-            process = ResidentOwnProcess(
-                resident, self.processes, self._lock, self._where, batch.task, item.connector, self._settings)
-        self.queue.ended(batch.task)
-        self.batches.pop(batch.future, None)
-        complete(batch.future, [process])
+    def _give_processes(self) -> None:
+        """Gives those who ask a process of their own, or None: they may have half of the processes, so that splits can
+        run.
+        """
+        for item in list(self._requests):
+            batch, process = item.batch, None
+            may = self.processes.owned < self.launchers.most // OWN_SHARE
+            if may and best_for(item.connector, self.processes.idle) is None:
+                continue
+            if not batch.future.set_running_or_notify_cancel():  # it was withdrawn
+                may = False
+            if may:
+                resident = self.processes.take(item.connector)
+                process = ResidentOwnProcess(
+                    resident, self.processes, self._lock, self._where, batch.task, item.connector, self._settings)
+            self._requests.remove(item)
+            self.batches.pop(batch.future, None)
+            complete(batch.future, [process])
 
     def _choice(self) -> Choice[Resident]:
         processes, since = self.processes, time.monotonic() - KEEP_S

@@ -99,11 +99,15 @@ class ProcessTable:
         dead += [(r, r.line) for r in self.residents.values()
                  if r.owner and r.line is not None and r.line.pid and has_ended(r.line.pid, 0.0)]
         for resident, line in dead:
-            _logger.warning("%s %s", resident.name, describe_end(line.pid, 0.0),
-                            extra={"heeler_about": resident.owner and subject_of(resident.owner)})
+            self.report_end(resident, describe_end(line.pid, 0.0))
         if dead:
             self.kill([resident for resident, _ in dead])
             self._died()
+
+    def report_end(self, resident: Resident, how: str) -> None:
+        """Logs how a process has ended that runs no split of a batch."""
+        _logger.warning("%s %s", resident.name, how,
+                        extra={"heeler_about": resident.owner and subject_of(resident.owner)})
 
     def release(self, connector: str) -> None:
         """Ends the processes that are bound to a connector, when their split has ended."""

@@ -114,7 +114,7 @@ class HoldingSourceConnector(SourceConnector):
 
 
 class StuckSourceConnector(TicksSourceConnector):
-    """`at`: the method that hangs; `hang`: loop, or hold the GIL."""
+    """`at`: the method that hangs; `hang`: loop, or hold the GIL; if it is empty, the method only says where it is."""
 
     config_def = TicksSourceConnector.config_def.plus(
         ConfigKey("at", Type.STRING, default=""),
@@ -147,6 +147,8 @@ def hang(config, method):
     if config["at"] == method:
         with Path(config["calls"]).open("a") as calls:
             calls.write(f"{os.getpid()}\n")
+        if not config["hang"]:
+            return
         while config["hang"] == "loop":
             pass
         re.match("(a+)+$", "a" * 60 + "b")  # holds the GIL
