@@ -14,7 +14,7 @@ from heeler.worker.held_interpreter import HeldInterpreter
 
 def of_a_plugin():
     while len(logged) < 3:  # longer and longer, until it was noticed
-        lengths.append(lengths[-1] + 1)
+        lengths.append(lengths[-1] + (not logged))
         re.match("(a+)+$", "a" * lengths[-1] + "b")
 
 class Log(logging.Handler):
@@ -52,7 +52,7 @@ def test_the_stacks_show_which_native_code_holds_the_interpreter() -> None:
     output = output_of(start(HOLDS))
     assert "in match" in output
     assert "in of_a_plugin" in output
-    assert output.splitlines()[-1].startswith("The worker stood still for ")
+    assert "The worker stood still for " in output
 
 
 def test_a_process_that_was_suspended_writes_nothing() -> None:

@@ -38,6 +38,7 @@ def owned(rig: Rig) -> int:
         return rig.processes.owned
 
 
+@pytest.mark.integration  # processes of their own
 def test_it_runs_only_the_splits_of_its_task(real: Rig) -> None:
     process = own(real)
     found = process.run(Describe())
@@ -59,6 +60,7 @@ def test_errors_of_a_split_are_raised_and_the_process_goes_on(rig: Rig) -> None:
     assert not process.ended
 
 
+@pytest.mark.integration  # processes of their own
 def test_its_end_is_told_and_its_place_is_free(real: Rig, tmp_path: Any) -> None:
     process = own(real)
     with pytest.raises(ExecutorEndedError, match=r"the process of a-0 was killed by signal 9 \(SIGKILL\)"):
@@ -113,6 +115,7 @@ def test_who_waits_for_one_may_give_up(rig: Rig) -> None:
         assert len(rig.pool.queue) == 0
 
 
+@pytest.mark.integration  # processes of their own
 def test_one_that_has_ended_is_found_although_its_task_is_idle(real: Rig) -> None:
     process = own(real)
     os.kill(process.run(Describe())["pid"], signal.SIGKILL)
