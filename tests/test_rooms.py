@@ -83,6 +83,10 @@ ROOMS = {
         "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.engines": ("spark_tasks.spark",),
+    "spark_tasks.compile_ahead": (
+        "spark_tasks.arrays", "spark_tasks.connectors", "spark_tasks.kafka", "spark_tasks.pipeline",
+        "spark_tasks.registry", "spark_tasks.sinks", "spark_tasks.spark",
+    ),
     "spark_tasks.runners": (
         "spark_tasks.engines", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks",
         "spark_tasks.sources", "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks",
@@ -174,7 +178,7 @@ ROOMS = {
         "spark_tasks.plugins", "spark_tasks.spark", "storage.log",
     ),
     "heeler.cli": (
-        "heeler.", "spark_tasks.config", "spark_tasks.foreground", "spark_tasks.kafka",
+        "heeler.", "spark_tasks.compile_ahead", "spark_tasks.config", "spark_tasks.foreground", "spark_tasks.kafka",
         "spark_tasks.plugins", "spark_tasks.process", "spark_tasks.spark", "spark_tasks.trial",
     ),
     "heeler.__main__": ("heeler.cli",),

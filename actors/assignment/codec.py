@@ -156,10 +156,10 @@ class _Reader:
         items: list[ItemId] = []
         for _ in range(self._count()):
             name = ConnectorName(self.string())
-            for number in self._task_numbers():
-                if number < CONNECTOR_TASK:
-                    raise CodecError(f"{shown(name)} has no task {number}")
-                items.append(name if number == CONNECTOR_TASK else ConnectorTaskId(name, number))
+            numbers = self._task_numbers()
+            if (least := min(numbers, default=0)) < CONNECTOR_TASK:
+                raise CodecError(f"{shown(name)} has no task {least}")
+            items += [name if number == CONNECTOR_TASK else ConnectorTaskId(name, number) for number in numbers]
         return Allocation.of(items)
 
     def _count(self) -> int:

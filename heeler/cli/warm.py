@@ -12,7 +12,7 @@ def warm() -> None:
     """
     import heeler.worker.process  # noqa: F401 - to be compiled
     from heeler.cli.support.bytecode import compile_imported
-    from spark_tasks.spark.warm import prepare
+    from spark_tasks.compile_ahead import prepare
 
     prepare()
     compile_imported()

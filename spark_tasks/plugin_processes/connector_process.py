@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -19,7 +18,6 @@ from spark_tasks.plugin_processes.plugin_calls import owner_of
 from spark_tasks.plugin_processes.plugin_object import Maker, PluginObject
 from spark_tasks.plugins.api import Connector, ConnectorContext, Options
 from spark_tasks.plugins.connector_instance import ConnectorInstance, third_party_methods
-from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.task import Engine, PluginCall
 
 _logger = logging.getLogger(__name__)
@@ -117,9 +115,8 @@ class ConnectorProcess(ConnectorInstance):
     def stop(self) -> None:
         self._running = False
         try:
-            if self._stays and self._object.exists:
-                with suppress(ExecutorEndedError):
-                    self._object.call("stop")
+            if self._stays:
+                self._object.call_last("stop")
         finally:
             self.close()
 

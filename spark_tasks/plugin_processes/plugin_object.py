@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
@@ -24,6 +25,7 @@ from spark_tasks.errors import ConnectError, RetriableError, StartCancelledError
 from spark_tasks.metrics.plugins import Figures, PluginMetrics, work_for
 from spark_tasks.plugin_processes.channel import Address, Answer, Channel, ChannelToWorker, unknown_message
 from spark_tasks.plugin_processes.relayed_log import Levels, RelayHandler, current_levels, set_levels
+from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.spark.executor import dedicate
 from spark_tasks.task import Engine, OwnProcess, PluginCall, TaskContext
 
@@ -143,6 +145,12 @@ class PluginObject(Generic[T]):
                 if made or not left or not process.ended or self._stopping or self._killed:
                     raise
         raise AssertionError  # the last attempt returns or raises
+
+    def call_last(self, method: str) -> None:
+        """Calls a method unless its process has ended, or ends meanwhile. Raises what the plugin raises."""
+        if self.exists:
+            with suppress(ExecutorEndedError):
+                self.call(method)
 
     def _process_for_call(self, method: str) -> OwnProcess | None:
         """Returns the process of the object, or None if it is on the worker. Raises RetriableError if the process has

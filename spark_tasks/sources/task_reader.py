@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 
 from spark_tasks.errors import ConnectError
@@ -12,7 +11,6 @@ from spark_tasks.plugins.third_party import is_third_party
 from spark_tasks.sources.boundaries import BoundaryKind
 from spark_tasks.sources.readers import BatchPlan, ReaderFacts, StreamReader
 from spark_tasks.sources.stream_offsets import CommittedOffsets, SourceOffsets, StreamOffset, to_connect
-from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.task import PluginCall, TaskContext
 from spark_tasks.tasks.data_sources import data_source_of
 from spark_tasks.tasks.pace import SplitSize
@@ -84,9 +82,7 @@ class TaskReader:
     def stop(self) -> None:
         """Stops the reader."""
         try:
-            if self._reader.exists:
-                with suppress(ExecutorEndedError):
-                    self._reader.call("stop")
+            self._reader.call_last("stop")
         finally:
             self._reader.end()
 

@@ -49,6 +49,7 @@ def test_hostile_records_affect_only_themselves(readers, name, data):
         row: repr(value) for row, value in values.items()}
 
 
+@pytest.mark.integration  # a process of its own
 def test_declared_lengths_and_counts_take_no_memory():
     """Those of records with a few bytes, up to 2^63. In a process, as one that has too little ends."""
     done = subprocess.run([sys.executable, "-m", "tests.rigs.hostile_records"], capture_output=True, text=True,

@@ -88,17 +88,15 @@ def _in_source(one: dict[str, Any]) -> list[dict[str, Any]]:
     """What a chain makes of the records of a source, whose schema each part of a record has or not."""
     chain, records = make_chain(_PLUGINS, connector_config(one["chain"])), one["records"]
     outcomes: dict[int, dict[str, Any]] = {}
-    batches: dict[tuple[bool, ...], list[int]] = {}
+    kinds: dict[tuple[bool, ...], list[int]] = {}
     for row, record in enumerate(records):
-        try:
-            read(one, [record])
-        except DataError as error:
-            outcomes[row] = {"read_error": True, "message": str(error)}
-            continue
         kind = tuple(record[part] is None for part in ("key", "value")) if one["schemas"] else ()
-        batches.setdefault(kind, []).append(row)
-    for rows in batches.values():
-        batch = read(one, [records[row] for row in rows]).append_column("row", pa.array(rows))
+        kinds.setdefault(kind, []).append(row)
+    for of_kind in kinds.values():
+        rows, read_batch = _readable(one, of_kind, outcomes)
+        if read_batch is None:
+            continue
+        batch = read_batch.append_column("row", pa.array(rows))
 
         def note(at: int, failed: StageFailedError, rows: list[int] = rows) -> None:
             outcomes[rows[at]] = _refused(failed.failure(at))
@@ -107,6 +105,24 @@ def _in_source(one: dict[str, Any]) -> list[dict[str, Any]]:
             for changed in part:
                 _write(one, changed, changed.column("row").to_pylist(), outcomes)
     return [outcomes.get(row, {"dropped": True}) for row in range(len(records))]
+
+
+def _readable(
+    one: dict[str, Any], rows: list[int], outcomes: dict[int, dict[str, Any]]
+) -> tuple[list[int], pa.RecordBatch | None]:
+    """The rows without those that cannot be read, and their batch; notes the outcomes of the others."""
+    records = one["records"]
+    try:
+        return rows, read(one, [records[row] for row in rows])
+    except DataError:
+        good = []
+    for row in rows:
+        try:
+            read(one, [records[row]])
+            good.append(row)
+        except DataError as error:
+            outcomes[row] = {"read_error": True, "message": str(error)}
+    return good, read(one, [records[row] for row in good]) if good else None
 
 
 def _applied(chain: Chain, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -134,6 +150,12 @@ def as_in_buckets(found: Any) -> Any:
 
 
 def _write(one: dict[str, Any], batch: pa.RecordBatch, rows: list[int], outcomes: dict[int, dict[str, Any]]) -> None:
+    try:
+        outcomes.update(zip(rows, write(one, batch), strict=True))
+    except DataError:
+        pass  # of one of them at least
+    else:
+        return
     for at, row in enumerate(rows):
         try:
             [outcomes[row]] = write(one, batch.slice(at, 1))

@@ -12,8 +12,10 @@ from actors.instances.watchdog import Pace
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
 from spark_tasks.config.scaling import Bounds, Scale
+from spark_tasks.errors import RetriableError
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfigProvider
+from spark_tasks.plugins.connector_instance import InstanceOnWorker
 from spark_tasks.tasks.configs import TooManyTasksError
 from storage.ids import State, TargetState
 from tests.rigs.plugin_under_test import FOUND, Scripted
@@ -121,6 +123,40 @@ def test_invalid_settings_of_topic_creation_fail_the_connector_if_the_worker_cre
         assert report.permanent is creates
         rig.ref.tell(Stop())
         assert rig.ref.actor_stopped.wait(10)
+
+
+class Lost(InstanceOnWorker):
+    """A connector in a process that can end."""
+
+    def __init__(self, connector, lost):
+        super().__init__(connector)
+        self.lost, self.recovered, self.error = lost, 0, None
+
+    def recover(self):
+        self.recovered += 1
+        if self.error:
+            raise self.error
+
+
+def test_a_running_connector_whose_process_ends_starts_again(request):
+    made = []
+
+    def make(cls, config, context, lost):
+        made.append(Lost(cls(dict(config), context), lost))
+        return made[0]
+
+    rig = Rig(request.node.name, make_instance=make)
+    rig.start()
+    rig.state(State.RUNNING)
+    made[0].lost()
+    wait_until(lambda: made[0].recovered == 1)
+    made[0].error = RetriableError("again and again")
+    made[0].lost()
+    assert "again and again" in rig.state(State.FAILED).trace
+    made[0].lost()
+    rig.ref.tell(Stop())
+    rig.state(State.UNASSIGNED, gone=True)
+    assert made[0].recovered == 2, "it had failed"
 
 
 class Hung:

@@ -23,6 +23,7 @@ from spark_tasks.config.client_properties import WorkerClients
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.admin import KafkaAdmin
 from spark_tasks.plugins.api import SourceConnector
+from spark_tasks.plugins.third_party import CallsHere
 from storage.ids import ConnectorName
 from tests.rigs.support import wait_until
 
@@ -37,7 +38,8 @@ class Silent(pykka.ThreadingActor):
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[OffsetRequests]:
+def requests(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[OffsetRequests]:
+    """With what calls functions of third parties as the parameter, if there is one."""
     monkeypatch.setattr(offset_requests, "TIMEOUT_S", 0.05)
     config: Any = SimpleNamespace(own_offsets=lambda _: None, exactly_once=False)
     source = SimpleNamespace(cls=SourceConnector)
@@ -45,7 +47,8 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[OffsetRequests]:
     configs: Any = SimpleNamespace(config=SimpleNamespace(connector_configs={C: {}}))
     fencing: Any = None
     store = Silent.start()
-    made = OffsetRequests(config, plugins, configs, lambda found, _: dict(found), store, fencing)
+    calls = getattr(request, "param", CallsHere)
+    made = OffsetRequests(config, plugins, configs, lambda found, _: dict(found), store, fencing, calls)
     yield made
     made.close()
     store.stop()
@@ -137,6 +140,32 @@ def test_a_plugin_that_exits_is_the_answer(monkeypatch: pytest.MonkeyPatch, requ
     answered: Future[Exception | None] = Future()
     requests.start(AlterOffsets(C, (({"f": 1}, None),)), lambda _, error: answered.set_result(error))
     assert str(answered.result(20)) == "the plugin raised SystemExit: 3"
+
+
+class Hangs(CallsHere):
+    """Calls that hang until they are killed."""
+
+    def __init__(self, connector: str) -> None:
+        super().__init__(connector)
+        self.killed = threading.Event()
+
+    def call(self, plugin: type[Any], function: Any, *arguments: Any) -> Any:  # noqa: ARG002
+        assert self.killed.wait(10)
+        raise ConnectError("killed")
+
+    def kill(self) -> None:
+        self.killed.set()
+
+
+@pytest.mark.parametrize("requests", [Hangs], indirect=True)
+def test_a_plugin_that_hangs_is_ended_when_nobody_waits_any_more(
+    monkeypatch: pytest.MonkeyPatch, requests: OffsetRequests
+) -> None:
+    monkeypatch.setattr(offset_requests, "DEADLINE_S", 0.01)
+    monkeypatch.setattr(SourceConnector, "alter_offsets", lambda *_: True)
+    answered: Future[Exception | None] = Future()
+    requests.start(AlterOffsets(C, (({"f": 1}, None),)), lambda _, error: answered.set_result(error))
+    assert str(answered.result(20)) == "killed"
 
 
 @pytest.mark.parametrize(("partition", "offset", "kind"), [

@@ -52,6 +52,7 @@ def test_ctrl_c_before_the_command_line_is_imported(monkeypatch):
     assert end.value.code == 130
 
 
+@pytest.mark.integration  # a process of its own
 def test_a_bad_worker_file_is_reported_without_a_trace_and_logged_in_the_workers_format(tmp_path):
     file = tmp_path / "w.properties"
     file.write_text("group.id=g\nheeler.log.format=json\nsession.timeout.ms=soon\n")
@@ -69,6 +70,7 @@ def test_a_bad_worker_file_is_reported_without_a_trace_and_logged_in_the_workers
     assert "soon" in line["stack"]
 
 
+@pytest.mark.integration  # a process of its own
 def test_a_worker_without_kafka_logs_why_it_cannot_start(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -209,3 +209,17 @@ def test_the_wait_for_spark_is_the_time_without_running_splits():
     future.set_result([])
     assert 0.02 <= flight.waited(0.0) < 5
     assert flight.waited(10.0) == 0
+
+
+def test_values_that_are_taken_start_again_and_keep_their_description() -> None:
+    metrics, total = PluginMetrics(), PluginMetrics()
+    counter = metrics.counter("orders", "Orders that were seen.")
+    assert metrics.take() is None
+    for _ in range(2):
+        counter.inc()
+        taken = metrics.take()
+        assert taken is not None
+        total.merge(taken)
+    assert metrics.take() is None
+    assert list(total.figures().values.values()) == [(2.0, 0.0)]
+    assert total.figures().helps == {"orders": "Orders that were seen."}

@@ -79,3 +79,17 @@ def test_the_keys_of_a_transform_are_validated_apart(given: dict[str, str], erro
     assert infos.errors() == errors
     [value] = [c["value"] for c in infos.to_json()["configs"] if c["value"]["name"] == "transforms.h.n"]
     assert (value["recommended_values"], value["visible"]) == (["2", "4"], False)
+
+
+@transform(config=ConfigDef(ConfigKey("predicate", Type.INT, validator=even), ConfigKey("n", Type.INT, validator=even)))
+def selects(record: Any, options: Any) -> Any:
+    return record
+
+
+def test_keys_of_a_transform_that_every_transform_has_are_replaced() -> None:
+    """KIP-585."""
+    found = Found("selects", Kind.TRANSFORMATION, f"{__name__}:selects", "classpath")
+    plugins = Plugins(installed=[*installed(), found])
+    config = {**CONFIG, "transforms.h.type": "selects", "transforms.h.n": "2", "transforms.h.predicate": "p",
+              "predicates": "p", "predicates.p.type": "RecordIsTombstone"}
+    assert validate_connector(config, plugins=plugins, worker=ValidationSettings()).errors() == []

@@ -55,7 +55,7 @@ def no_process_is_left() -> Iterator[None]:
 
 
 def alone(test: Callable[P, None]) -> Callable[P, None]:
-    """Runs a test in a new process. Its arguments have to be literals."""
+    """Runs a test in a new process, with the tests that need some. Its arguments have to be literals."""
 
     @wraps(test)
     def run(*arguments: P.args, **more: P.kwargs) -> None:
@@ -66,7 +66,7 @@ def alone(test: Callable[P, None]) -> Callable[P, None]:
         print(code, file=process.stdin, flush=True)
         assert process.stdout.readline() == "0\n"
 
-    return run
+    return pytest.mark.integration(run)
 
 
 @alone

@@ -38,6 +38,7 @@ def owned(rig: Rig) -> int:
         return rig.processes.owned
 
 
+@pytest.mark.integration  # processes of their own
 def test_it_runs_only_the_splits_of_its_task(real: Rig) -> None:
     process = own(real)
     found = process.run(Describe())
@@ -59,6 +60,7 @@ def test_errors_of_a_split_are_raised_and_the_process_goes_on(rig: Rig) -> None:
     assert not process.ended
 
 
+@pytest.mark.integration  # processes of their own
 def test_its_end_is_told_and_its_place_is_free(real: Rig, tmp_path: Any) -> None:
     process = own(real)
     with pytest.raises(ExecutorEndedError, match=r"the process of a-0 was killed by signal 9 \(SIGKILL\)"):
@@ -105,14 +107,27 @@ def test_it_is_kept_when_another_launcher_takes_over_and_ends_with_the_pool(rig:
 
 
 def test_who_waits_for_one_may_give_up(rig: Rig) -> None:
-    for n in range(RUNNING):
-        rig.gate(f"a{n}-0", f"a{n}")
-    waiting = asked(rig, "b-0")
-    assert waiting.cancel()
+    rig.idle(1)
     with rig.lock:
-        assert len(rig.pool.queue) == 0
+        rig.pool.use(None)  # no more are started
+        for idle in list(rig.processes.idle):
+            rig.processes.end_idle(idle)
+    waiting = asked(rig, "b-0")
+    assert rig.pool.batches
+    assert waiting.cancel()
+    assert not rig.pool.batches
 
 
+def test_who_asks_for_one_does_not_wait_for_splits(rig: Rig) -> None:
+    """As many as may use the CPU run, all of which are those of the same connector."""
+    gates = [rig.gate(f"a-{n}", f"a{n}") for n in range(RUNNING)]
+    waiting = rig.submit("a-9", Answer(1))
+    assert own(rig, "a-connector").run(Answer(3)) == 3
+    assert not waiting.done()
+    assert not any(gate.done() for gate in gates)
+
+
+@pytest.mark.integration  # processes of their own
 def test_one_that_has_ended_is_found_although_its_task_is_idle(real: Rig) -> None:
     process = own(real)
     os.kill(process.run(Describe())["pid"], signal.SIGKILL)
