@@ -103,9 +103,9 @@ def test_a_batch_of_large_records_is_bounded_in_bytes(rig: SinkRig, monkeypatch:
     monkeypatch.setattr("spark_tasks.sinks.task.SinkJob", partial(SinkJob, max_bytes=8_000_000))
     for _ in range(40):
         rig.producer.produce(rig.topic, bytes(900_000), partition=0)
-    rig.producer.flush(20)
+    assert rig.producer.flush(60) == 0, "36 MB are with the broker"
     loop = rig.start()
-    loop.await_records(40)
+    loop.await_records(40, 60)
     assert len(loop.batches) == 3
     assert all(progress.bytes < 20_000_000 for _, progress in loop.batches), "at most a fetch over the bound"
     wait_until(lambda: rig.committed()[0] == 40)
