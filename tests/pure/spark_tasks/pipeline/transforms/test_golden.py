@@ -24,12 +24,8 @@ TOGETHER = gzip.decompress((HERE / "batches.jsonl.gz").read_bytes()).decode().sp
 CONFIGS = json.loads((HERE / "configs.json").read_text())
 PLUGINS = Plugins()
 BEYOND_JAVA = "field.syntax.version"  # paths to nested fields, in every transform that names fields
-# Of the recorded cases, these run in `make test`: together they run every line of the code that all of them run.
-# The others run in `make variants`.
-OFTEN = (
-    *range(200), 205, 216, 217, 220, 233, 250, 252, 261, 269, 280, 281, 309, 318, 410, 465, 520, 527, 540, 543, 597,
-    613, 668, 701, 706, 709, 713, 727, 740, 745, 875, 881, 923, 928, 965, 968,
-)  # fmt: skip
+# Of the recorded cases in batches, these run in `make test`: together they run every line of the code that all of them
+# run. The others run in `make variants`.
 OFTEN_TOGETHER = (
     *range(100), 103, 105, 106, 113, 116, 119, 121, 130, 148, 155, 157, 163, 171, 172, 182, 205, 216, 217, 220, 233,
     255, 259, 280, 281, 306, 309, 311, 318, 325, 332,
@@ -37,14 +33,12 @@ OFTEN_TOGETHER = (
 CHAINS = json.loads((Path(__file__).parents[4] / "golden" / "converters" / "golden.json").read_text())["transforms"]
 
 
-def parts(count, often):
-    """The numbers of the recorded cases, those that are not run often with the marker `nightly`."""
-    others = sorted(set(range(count)) - set(often))
-    return [*(often[at : at + 50] for at in range(0, len(often), 50)),
-            *(pytest.param(others[at : at + 50], marks=pytest.mark.nightly) for at in range(0, len(others), 50))]
+def parts(numbers, *marks):
+    """Fifty cases for each test."""
+    return [pytest.param(numbers[at : at + 50], marks=marks) for at in range(0, len(numbers), 50)]
 
 
-@pytest.mark.parametrize("numbers", parts(RECORDED, OFTEN), ids=min)
+@pytest.mark.parametrize("numbers", parts(range(RECORDED)), ids=min)
 def test_results_equal_javas(numbers):
     found = {n: differences(case(0, n), json.loads(ANSWERS[n])) for n in numbers}
     assert {n: said for n, said in found.items() if said} == {}
@@ -56,7 +50,9 @@ def test_results_that_differed_before_equal_javas():
     assert found == [[] for _ in MENDED]
 
 
-@pytest.mark.parametrize("numbers", parts(RECORDED_TOGETHER, OFTEN_TOGETHER), ids=min)
+@pytest.mark.parametrize("numbers", [
+    *parts(OFTEN_TOGETHER), *parts(sorted({*range(RECORDED_TOGETHER)} - {*OFTEN_TOGETHER}), pytest.mark.nightly),
+], ids=min)
 def test_results_do_not_depend_on_the_other_records_of_a_batch(numbers):
     """Java's are of each record alone."""
     found = {n: differences(batch_case(0, n), json.loads(TOGETHER[n]), together=True) for n in numbers}
