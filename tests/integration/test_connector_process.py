@@ -6,13 +6,10 @@ import logging
 import os
 import queue
 import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from pyspark import SparkContext
 
@@ -24,10 +21,10 @@ from spark_tasks.plugin_processes.connector_process import ConnectorProcess
 from spark_tasks.plugin_processes.plugin_calls import PluginCalls
 from spark_tasks.plugins.api import Connector, ConnectorContext
 from spark_tasks.spark.residents.engine import ResidentEngine
-from tests.rigs.engines import SETTINGS
 from tests.rigs.monitoring_connector import MonitoringConnector, StatelessConnector
 from tests.rigs.support import wait_until
-from tests.rigs.workers import SOON_S, wait_gone
+from tests.rigs.task_processes import engine_without_spark, in_thread, wait_ended
+from tests.rigs.workers import SOON_S
 
 pytestmark = pytest.mark.integration
 
@@ -36,10 +33,8 @@ OFFSETS = [({"table": "t"}, {"row": 3})]
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[ResidentEngine]:
-    engine = ResidentEngine({"group.id": "connectors"}, replace(SETTINGS, spark_delay_s=3600.0))
-    engine.start()
-    yield engine
-    engine.close()
+    with engine_without_spark("connectors") as engine:
+        yield engine
 
 
 class Context(ConnectorContext):
@@ -96,7 +91,7 @@ class Rig:
 
     def wait_ended(self) -> None:
         assert os.getpid() not in self.pids()
-        wait_gone([psutil.Process(pid) for pid in self.pids() if psutil.pid_exists(pid)])
+        wait_ended(*self.pids())
 
 
 @pytest.fixture
@@ -105,20 +100,6 @@ def rig(engine: ResidentEngine, tmp_path: Path) -> Iterator[Rig]:
     yield rig
     for instance in rig.instances:
         instance.abandon()
-
-
-def in_thread(call: Callable[[], Any]) -> tuple[threading.Thread, list[Exception]]:
-    raised: list[Exception] = []
-
-    def run() -> None:
-        try:
-            call()
-        except Exception as error:  # noqa: BLE001 - for the test
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, raised
 
 
 def test_a_connector_that_monitors_keeps_its_process_until_it_stops(rig: Rig) -> None:
